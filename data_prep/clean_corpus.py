@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from tqdm import tqdm
 from xxhash import xxh3_64_intdigest
 
 from data_prep.cleaned_corpus import read_block, write_block
@@ -29,7 +30,7 @@ from data_prep.cleaning import check_order, clean_context
 from data_prep.columns import Columns, columns_of
 from data_prep.preparation import Preparation
 from data_prep.report import EXAMPLES, Example, Report
-from data_prep.sources import Block, Source, find_files, read_blocks
+from data_prep.sources import Block, find_files, read_blocks
 from data_prep.splitting import ranks
 from data_prep.vectorised import CleanedColumns, clean_columns, text_keys
 from duplexmt.common.files import locked, sha256_of, write_whole
@@ -38,10 +39,8 @@ FORMAT = 5
 """Of the block files: a folder of another format is not gone on with."""
 
 
-def clean_source(plan: Preparation, name: str, pool: Executor, at_once: int, progress: Callable[[int], None]) -> Report:
+def clean_source(plan: Preparation, name: str, pool: Executor, at_once: int) -> Report:
     """Clean one source, unless an earlier run has done it: in the pool, so many blocks at once.
-
-    `progress` is called with the number of lines of each block that is done.
 
     Raises:
         FileNotFoundError, ValueError: those of `read_blocks`; a folder made with other settings or from other files;
@@ -50,19 +49,19 @@ def clean_source(plan: Preparation, name: str, pool: Executor, at_once: int, pro
     """
     source, folder = plan.chosen[name], plan.clean(name)
     with locked(folder, wait=False):
-        settings = check_cleaned(plan, name, _inputs(name, source, plan.root))
-        if not (folder / "settings.json").is_file():
-            write_whole(folder / "settings.json", json.dumps(settings, ensure_ascii=False, indent=1))
+        settings, path = _settings(plan, name), folder / "settings.json"
+        if path.is_file():
+            check_same(folder, json.loads(path.read_text(encoding="utf-8")), settings)
+        else:
+            write_whole(path, json.dumps(settings, ensure_ascii=False, indent=1))
         if (folder / "source.json").is_file():
-            report = cleaned(folder)[1]
-            progress(report.counts["lines"]["read"])
-            return report
+            return cleaned(folder)[1]
         report, blocks = Report({"lines": {"read": 0, "kept": 0}}), 0
         found = read_blocks(name, source, plan.root, plan.block_bytes, plan.cleaning.languages)
-        for of_block in _in_parallel(pool, at_once, partial(clean_block, plan, name), found):
+        done = _in_parallel(pool, at_once, partial(clean_block, plan, name), found)
+        for of_block in tqdm(done, name, unit=" blocks", disable=None):
             report.merge(of_block)
             blocks += 1
-            progress(of_block.counts["lines"]["read"])
         _check_languages(plan, name)
         content = {"blocks": blocks, "report": vars(report)}
         write_whole(folder / "source.json", json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True))
@@ -74,44 +73,29 @@ def _path(folder: Path, number: int) -> Path:
 
 
 def cleaned(folder: Path) -> tuple[list[Path], Report]:
-    """The block files of a source that is done, and how many lines met which fate. ValueError where it is not."""
-    finished = folder / "source.json"
-    if not finished.is_file():
-        raise ValueError(f"{folder} is not finished: clean this source first, or leave it out with sources=[…]")
-    content = json.loads(finished.read_text(encoding="utf-8"))
+    """The block files of a source that is done, and how many lines met which fate."""
+    content = json.loads((folder / "source.json").read_text(encoding="utf-8"))
     return [_path(folder, number) for number in range(content["blocks"])], Report(content["report"]["counts"])
 
 
-def _inputs(name: str, source: Source, root: Path) -> list[dict[str, Any]]:
-    """Name, size and SHA-256 of each file of a source."""
-    return [
-        {"file": path.relative_to(root).as_posix(), "bytes": path.stat().st_size, "sha256": sha256_of(path)}
-        for path in find_files(name, source, root)
-    ]
-
-
-def check_cleaned(plan: Preparation, name: str, inputs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """What the blocks of a source depend on: with the `inputs` given, or whichever files its folder was made from.
-
-    Raises:
-        ValueError: those in its folder were made otherwise.
-    """
-    source, path = plan.chosen[name], plan.clean(name) / "settings.json"
-    before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+def _settings(plan: Preparation, name: str) -> dict[str, Any]:
+    """What the blocks of a source depend on: its files, too, by name, size and SHA-256."""
+    source = plan.chosen[name]
     layout = {each: getattr(source, each) for each in ("kind", "source", "target", "columns")}
     if source.context_separator is not None:
         layout["context_separator"] = source.context_separator
-    settings = {
+    inputs = [
+        {"file": path.relative_to(plan.root).as_posix(), "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+        for path in find_files(name, source, plan.root)
+    ]
+    return {
         "format": FORMAT,
         "layout": layout,
         "cleaning": asdict(plan.cleaning),
         "seed": plan.seed,
         "block_bytes": plan.block_bytes,
-        "inputs": inputs or (before or {}).get("inputs"),
+        "inputs": inputs,
     }
-    if before is not None:
-        check_same(path.parent, before, settings)
-    return settings
 
 
 def check_same(folder: Path, before: dict[str, Any], settings: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ OUTPUT/clean/SOURCE/…               see `clean_corpus`
 OUTPUT/splits/train-00000-of-00001.parquet, validation-…, test-…
                                     columns source, target, before (the sentence before, or empty), corpus (its name),
                                     line (its number there, from 0)
-OUTPUT/splits/manifest.json         inputs and their hashes, counts of every rule, versions, settings, command
+OUTPUT/splits/manifest.json         inputs and their hashes, counts of every rule, versions, settings
 """
 
 import json
@@ -16,12 +16,11 @@ import sys
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
@@ -30,7 +29,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_prep.clean_corpus import check_cleaned, check_same, clean_source, cleaned
+from data_prep.clean_corpus import check_same, clean_source, cleaned
 from data_prep.cleaned_corpus import without_duplicates
 from data_prep.preparation import Preparation
 from data_prep.report import Report
@@ -43,56 +42,41 @@ log = logging.getLogger("data_prep")
 
 WATCH = 0.5  # seconds between two looks of a worker at its parent
 
-Progress = Callable[[str, int], None]
-"""Called with the name of a source and a number of lines just done."""
 
-
-def prepare(
-    plan: Preparation,
-    counter: TokenCounter | None,
-    *,
-    processes: int,
-    command: str,
-    wait: bool = False,
-    cleans: bool = True,
-    progress: Progress = lambda name, lines: None,
-) -> dict[str, Any]:
-    """Clean all sources, if they are to be, and draw the splits, or what is left to do of that; returns the manifest.
+def prepare(plan: Preparation, counter: TokenCounter | None, *, processes: int, wait: bool = False) -> dict[str, Any]:
+    """Clean all sources and draw the splits, or what is left to do of that; returns the manifest.
 
     Args:
         counter: of tokens; may be None where `plan.sample.max_tokens` is.
         processes: that work at a time; the result is the same for any number.
-        command: that asked for it, for the manifest.
         wait: for another run in the same folder to end (and read what it made), rather than refuse to start.
 
     Raises:
         FileNotFoundError, ValueError: those of `clean_source` and `draw`; a folder with splits of another preparation.
         OSError: the disk is full, …; what is done stays, and the same command goes on with it.
     """
+    if plan.sample.max_tokens is not None and counter is None:
+        raise ValueError(f"sample.max_tokens={plan.sample.max_tokens} needs a tokenizer to count with")
     with locked(plan.output, wait), workers(processes) as pool:
-        if cleans:
-            clean(plan, pool, processes, progress)
-        return sample(plan, counter, pool, command)
+        clean(plan, pool, processes)
+        return _sample(plan, counter, pool)
 
 
-def clean(
-    plan: Preparation, pool: Executor, processes: int, progress: Progress = lambda name, lines: None
-) -> dict[str, Report]:
+def clean(plan: Preparation, pool: Executor, processes: int) -> dict[str, Report]:
     """Clean all sources; the report of each, see `clean_source`."""
     reports = {}
     for name in plan.chosen:
-        reports[name] = clean_source(plan, name, pool, 2 * processes, partial(progress, name))
+        reports[name] = clean_source(plan, name, pool, 2 * processes)
         lines = reports[name].counts["lines"]
         log.info("%s: %s of %s lines kept", name, f"{lines['kept']:,}", f"{lines['read']:,}")
     return reports
 
 
-def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, command: str) -> dict[str, Any]:
-    """Draw the splits from clean sources, and write them with their manifest; see `prepare`."""
-    if plan.sample.max_tokens is not None and counter is None:
-        raise ValueError(f"sample.max_tokens={plan.sample.max_tokens} needs a tokenizer to count with")
+def _sample(plan: Preparation, counter: TokenCounter | None, pool: Executor) -> dict[str, Any]:
+    """Draw the splits from clean sources, and write them with their manifest."""
     sources = {name: cleaned(plan.clean(name)) for name in plan.chosen}
-    inputs = {name: check_cleaned(plan, name)["inputs"] for name in plan.chosen}
+    settings = {name: (plan.clean(name) / "settings.json").read_text(encoding="utf-8") for name in plan.chosen}
+    inputs = {name: json.loads(text)["inputs"] for name, text in settings.items()}
     if manifest := finished(plan, counter, inputs=inputs):
         return manifest
     blocks = [(name, path) for name, (paths, _) in sources.items() for path in paths]
@@ -104,7 +88,6 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     aside.mkdir(parents=True)
     splits = write_splits(aside, corpus, drawn, plan, count, pool)
     manifest = {
-        "command": command,
         "settings": {"tokenizer": None} | _settings(plan, counter) | {"inputs": inputs},
         "versions": {"python": platform.python_version(), "unicode": unicodedata.unidata_version}
         | {name: version(name) for name in ("pyarrow", "numpy", "xxhash", "tokenizers", "opencc")},
@@ -132,7 +115,6 @@ def finished(plan: Preparation, counter: TokenCounter | None, **others: Any) -> 
     if not (plan.output / "splits" / "manifest.json").is_file():
         return None
     manifest = read_manifest(plan.output)
-    manifest["settings"]["sample"].setdefault("train_on_relatives", True)  # made before December 2026
     check_same(plan.output / "splits", manifest["settings"], _settings(plan, counter) | others)
     return manifest
 

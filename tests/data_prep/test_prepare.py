@@ -20,8 +20,7 @@ import pytest
 
 from data_prep.cleaned_corpus import repeated, write_block
 from data_prep.preparation import Preparation, Sampling, preparation
-from data_prep.prepare import clean as clean_sources
-from data_prep.prepare import prepare, read_manifest, sample, workers
+from data_prep.prepare import prepare, read_manifest, workers
 from data_prep.prepare import read_split as pairs_of_split
 from data_prep.relatives import RELATED, likeness
 from data_prep.splitting import ranks
@@ -53,7 +52,7 @@ def plan(root, output, cleaning="strict", block_bytes=1500, sources=None, **size
 
 
 def run(root, output, processes=1, **values):
-    return prepare(plan(root, output, **values), CHARACTERS, processes=processes, command="test")
+    return prepare(plan(root, output, **values), CHARACTERS, processes=processes)
 
 
 def contents(folder):
@@ -183,15 +182,6 @@ def test_no_training_pair_is_a_relative_of_a_held_out_one_but_where_that_is_aske
     assert any(likeness(one, other, ("zh", "en")) >= RELATED for one in old["train"] for other in held)
 
 
-def test_a_folder_made_before_relatives_were_left_out_is_not_taken_for_one_without(raw, tmp_path):
-    manifest = run(raw, tmp_path, train_on_relatives=True)
-    del manifest["settings"]["sample"]["train_on_relatives"]  # as it was written then
-    (tmp_path / "splits" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(ValueError, match="splits was made with other sample: give another output"):
-        run(raw, tmp_path)
-    assert run(raw, tmp_path, train_on_relatives=True)["splits"] == manifest["splits"]
-
-
 # --- uniform -----------------------------------------------------------------------------------------------------
 
 
@@ -204,7 +194,7 @@ def test_a_sample_is_uniform_over_sources_positions_and_the_pairs_that_fit(tmp_p
         values = {"sources": ["wiki_titles"], "cleaning": "paper", "block_bytes": 20_000, "train_size": 2000}
         values["train_on_relatives"] = True
         made = plan(root, tmp_path / f"out{seed}", **values)
-        manifest = prepare(replace(made, seed=seed), CHARACTERS, processes=1, command="test")
+        manifest = prepare(replace(made, seed=seed), CHARACTERS, processes=1)
         for name in ("train", "validation", "test"):
             path = tmp_path / f"out{seed}" / "splits" / f"{name}-00000-of-00001.parquet"
             drawn += pq.read_table(path)["line"].to_pylist()
@@ -242,7 +232,7 @@ def test_one_process_and_two_come_to_the_same_bytes(raw, tmp_path, monkeypatch, 
     monkeypatch.setattr("data_prep.sampling.SHARD_PAIRS", 150)
     for name, processes in (("one", 1), ("two", 2)):
         made = plan(raw, tmp_path / name, train_size=train_size, max_tokens=None)
-        manifest = prepare(made, None, processes=processes, command="test")
+        manifest = prepare(made, None, processes=processes)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     sizes = [shard["pairs"] for shard in manifest["splits"]["train"]["shards"]]
     assert (len(sizes) > 2) == (train_size is None)
@@ -320,9 +310,9 @@ def test_jobs_of_a_launcher_that_share_out_the_sources_come_to_the_same_bytes(ra
         else:
             succeeded(run_command("data_prep", *given, "processes=1"))
 
-    jobs = ["-m", "step=clean", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"hydra.sweep.dir='{tmp_path}'"]
-    data_prep(tmp_path / "jobs", "[un],[paracrawl]", *jobs)
-    data_prep(tmp_path / "jobs", "[paracrawl,un]", "step=sample")
+    launcher = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"hydra.sweep.dir='{tmp_path}'"]
+    data_prep(tmp_path / "jobs", "[un],[paracrawl]", "-m", "clean_only=true", *launcher)
+    data_prep(tmp_path / "jobs", "[paracrawl,un]")
     data_prep(tmp_path / "one", "[paracrawl,un]")
     assert contents(tmp_path / "jobs") == contents(tmp_path / "one")
 
@@ -357,16 +347,6 @@ def test_exchanged_columns_are_refused_before_a_source_counts_as_done(tmp_path):
     with pytest.raises(ValueError, match="wiki_titles: 41 of the first 41 source texts are not in the script of zh"):
         run(root, tmp_path / "out", sources=["wiki_titles"], cleaning="paper")
     assert not (tmp_path / "out" / "clean" / "wiki_titles" / "source.json").exists()
-
-
-def test_a_sample_of_blocks_that_were_cleaned_otherwise_is_refused(tmp_path):
-    root = source_of(tmp_path / "raw", PAIRS[:100])
-    values = {"sources": ["wiki_titles"], "train_size": 20, "validation_size": 5, "test_size": 5}
-    with workers(1) as here:
-        clean_sources(plan(root, tmp_path / "out", cleaning="strict", **values), here, 1)
-        with pytest.raises(ValueError, match="wiki_titles was made with other cleaning: give another output"):
-            sample(plan(root, tmp_path / "out", cleaning="paper", **values), CHARACTERS, here, "test")
-        assert sample(plan(root, tmp_path / "out", cleaning="strict", **values), CHARACTERS, here, "test")
 
 
 def test_other_settings_or_files_in_the_same_folder_are_refused_by_name(raw, tmp_path):
@@ -428,4 +408,4 @@ def test_unknown_names_are_refused_with_the_known_ones(raw, tmp_path):
     with pytest.raises(ValueError, match="processes=0"):
         run(raw, tmp_path, processes=0)
     with pytest.raises(ValueError, match="needs a tokenizer"):
-        prepare(plan(raw, tmp_path), None, processes=1, command="test")
+        prepare(plan(raw, tmp_path), None, processes=1)
