@@ -1,4 +1,4 @@
-"""What has been cleaned, block by block, as one corpus: without duplicates, and in a random order.
+"""What has been cleaned, block by block, as one corpus without duplicates.
 
 A block's file is in Arrow's own format, as it is in memory, so that reading one costs nothing: each is written once and
 read a few times, a column here and a few rows there.
@@ -8,11 +8,10 @@ punctuation (`text_key`). The first one in the order of sources and lines stays.
 share of all hash values at a time, so that memory does not grow with the corpus.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, chain, pairwise
-from operator import attrgetter
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from data_prep.report import Report
-from data_prep.splitting import Candidate, ranks
 from duplexmt.common.files import write_whole
-from duplexmt.common.pair import Pair
 
 _HASHES = 4_000_000  # of a share
-_AT_ONCE = 400_000  # pairs in memory
-_RANKS = 1 << 64
 
 
 def write_block(table: pa.Table, path: Path) -> None:
@@ -96,34 +91,3 @@ def _repeated_in(blocks: Sequence[Path], column: str, shares: int, share: int) -
         start += len(block)
     _, first = np.unique(np.concatenate(hashes), return_index=True)
     return np.delete(np.concatenate(positions), first)
-
-
-def in_random_order(corpus: CleanedCorpus, map_blocks: Callable, expected: int) -> Iterator[Candidate]:
-    """All pairs in order of their ranks, those of an interval of ranks at a time: each reads all ranks again.
-
-    `expected` is how many the caller thinks to need.
-    """
-    step = min(_RANKS, _RANKS * min(max(expected, 1000), _AT_ONCE) // max(corpus.pairs, 1))
-    for low in range(0, _RANKS, step):
-        arguments = [
-            (name, path, mask, corpus.seed, low, min(low + step, _RANKS) - 1)
-            for (name, path), mask in zip(corpus.blocks, corpus.masks, strict=True)
-            if mask.any()
-        ]
-        candidates = chain.from_iterable(map_blocks(_candidates, arguments))
-        yield from sorted(candidates, key=attrgetter("rank"))  # the order of the corpus decides between equal ones
-
-
-def _candidates(task: tuple[str, Path, np.ndarray, int, int, int]) -> list[Candidate]:
-    """The pairs of a block with `low <= rank <= high`, in order."""
-    name, path, mask, seed, low, high = task
-    chosen = np.flatnonzero(mask)
-    lines = read_block(path, ["line"])["line"].to_numpy()[chosen]
-    order = ranks(seed, name, lines)
-    inside = np.flatnonzero((order >= np.uint64(low)) & (order <= np.uint64(high)))
-    if not len(inside):
-        return []
-    inside = inside[np.argsort(order[inside])]
-    texts = read_block(path, Pair._fields).take(pa.array(chosen[inside]))
-    columns = order[inside].tolist(), lines[inside].tolist(), *(texts[side].to_pylist() for side in Pair._fields)
-    return [Candidate(rank, name, *rest) for rank, *rest in zip(*columns, strict=True)]
