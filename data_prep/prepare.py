@@ -29,8 +29,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_prep.clean_corpus import check_same, clean_source, cleaned
-from data_prep.cleaned_corpus import without_duplicates
+from data_prep.clean_corpus import check_same, clean_source, cleaned, without_duplicates
 from data_prep.preparation import Preparation
 from data_prep.report import Report
 from data_prep.sampling import draw, write_splits

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_prep.cleaned_corpus import CleanedCorpus, read_block
+from data_prep.clean_corpus import CleanedCorpus, read_block
 from data_prep.preparation import Preparation
 from data_prep.relatives import Relatives
 from data_prep.splitting import HELD_OUT, Candidate, Texts, hold_out, not_to_train_on, ranks

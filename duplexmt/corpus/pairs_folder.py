@@ -15,8 +15,7 @@ from glob import escape
 from itertools import chain, compress
 from pathlib import Path
 
-from data_prep.clean_corpus import cleaned
-from data_prep.cleaned_corpus import read_block, without_duplicates
+from data_prep.clean_corpus import cleaned, read_block, without_duplicates
 from data_prep.cleaning import Cleaning, simplify
 from data_prep.preparation import Corpus, Sampling, preparation
 from data_prep.prepare import clean, workers

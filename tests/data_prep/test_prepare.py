@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_prep.cleaned_corpus import repeated, write_block
+from data_prep.clean_corpus import repeated, write_block
 from data_prep.preparation import Preparation, Sampling, preparation
 from data_prep.prepare import prepare, read_manifest, workers
 from data_prep.prepare import read_split as pairs_of_split
@@ -242,7 +242,7 @@ def test_one_process_and_two_come_to_the_same_bytes(raw, tmp_path, train_size):
 @pytest.mark.parametrize("at_once", [7, 1 << 20])
 @pytest.mark.parametrize("factor", [1, 0x9E3779B97F4A7C15])  # alike in their first bits, or nowhere
 def test_of_equal_hashes_all_but_the_first_are_repeated_however_many_at_once(tmp_path, monkeypatch, at_once, factor):
-    monkeypatch.setattr("data_prep.cleaned_corpus._HASHES", at_once)
+    monkeypatch.setattr("data_prep.clean_corpus._HASHES", at_once)
     hashes = np.random.default_rng(0).integers(0, 40, 100, np.uint64) * np.uint64(factor)
     paths = [tmp_path / str(number) for number in range(4)]
     for path, part in zip(paths, np.split(hashes, [0, 30, 31]), strict=True):
@@ -265,7 +265,7 @@ def test_a_run_that_was_stopped_anywhere_or_had_a_full_disk_goes_on_to_the_same_
                 raise OSError(errno.ENOSPC, "No space left on device")
             write(path, content)
 
-        for module in ("clean_corpus", "cleaned_corpus", "sampling", "prepare"):
+        for module in ("clean_corpus", "sampling", "prepare"):
             monkeypatch.setattr(f"data_prep.{module}.write_whole", stopping)
         with pytest.raises(OSError, match="No space left"):
             run(raw, tmp_path / str(stop))
