@@ -14,7 +14,7 @@ import glob
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,6 @@ class Source:
     target: Any
     columns: int | None = None  # of a tsv
     context_separator: str | None = None  # between the sentence before and the source, in the source column
-    urls: list[str] = field(default_factory=list)  # where the files are to be had, in the order of `files`
-    sha256: list[str] = field(default_factory=list)  # in the order of `urls`, where known
-    by_hand: str = ""  # what to do where a file is not free to download
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -89,13 +86,13 @@ def find_files(name: str, source: Source, root: Path) -> list[Path]:
     found: list[Path] = []
     for pattern in source.files:
         paths = map(Path, glob.glob(f"{glob.escape(str(root))}/{pattern}", recursive=True))  # into linked folders, too
-        matches = sorted(path for path in paths if not path.is_dir() and not path.name.endswith(".part"))
+        matches = sorted(path for path in paths if not path.is_dir())
         if broken := [path for path in matches if not path.exists()]:
             raise FileNotFoundError(f"{name}: {broken[0]} links to nothing: mend the link, or take it away")
         if not matches:
             raise FileNotFoundError(
-                f"{name}: no file {root / pattern}; get it with `python -m data_prep step=download root={root}`, "
-                "or leave this source out by naming the others in sources=[…]"
+                f"{name}: no file {root / pattern}; get it (docs/reference/data.md says how), or leave this source out "
+                "by naming the others in sources=[…]"
             )
         found += [path for path in matches if path not in found]
     if source.kind == "tar":

@@ -305,10 +305,10 @@ def test_files_that_do_not_make_two_sides_are_refused(tmp_path):
 
 
 def test_a_missing_file_says_where_it_is_to_be_had(tmp_path):
-    (tmp_path / "corpus.tsv.part").touch()  # left by a download that was stopped
-    with pytest.raises(FileNotFoundError, match=r"corpus\.tsv\*.*step=download"):
+    (tmp_path / ".corpus.tsv").touch()  # left by a download that was stopped
+    with pytest.raises(FileNotFoundError, match=r"corpus\.tsv\*; get it \(docs/reference/data\.md says how\)"):
         find_files("test", Source("tsv", ["corpus.tsv*"], 0, 1, columns=2), tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"corpus\.tsv.*step=download.*sources=\["):
+    with pytest.raises(FileNotFoundError, match=r"corpus\.tsv; get it .*sources=\["):
         find_files("test", TSV, tmp_path)
 
 
