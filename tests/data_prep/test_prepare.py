@@ -22,7 +22,7 @@ from data_prep.clean_corpus import repeated, write_block
 from data_prep.preparation import Preparation, Sampling, preparation
 from data_prep.prepare import prepare, read_manifest, workers
 from data_prep.prepare import read_split as pairs_of_split
-from data_prep.relatives import RELATED, likeness
+from data_prep.relatives import RELATED
 from data_prep.splitting import ranks
 from data_prep.tokens import TokenCounter, token_counter
 from duplexmt.common import files
@@ -30,6 +30,7 @@ from duplexmt.common.files import locked
 from duplexmt.common.text import text_key
 from tests.commands import run as run_command
 from tests.commands import succeeded
+from tests.data_prep.brute_force import likeness
 from tests.data_prep.formats import PAIRS, tsv, write_wmt21
 
 CHARACTERS = TokenCounter(lambda texts: [len(text) for text in texts], "characters", "0")
