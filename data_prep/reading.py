@@ -18,7 +18,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,9 @@ def read_columns(
             compressed file that is damaged or cut short, and a quotation mark in a CSV that is never closed.
     """
     files = _files(Path(path))
-    for file in files:
-        _check_fields(file, source_field, target_field)
+    for file, name in product(files, (source_field, target_field)):
+        if _kind(file) == "tsv" and (type(name) is not int or name < 0):
+            raise ValueError(f"field {name!r} for {file}: a TSV has no names, give column numbers from 0")
     columns = partial(_columns, fields=(source_field, target_field), separator=context_separator, languages=languages)
     return chain.from_iterable(_reported(file, columns(file), report, stage) for file in files)
 
@@ -137,12 +138,6 @@ def _files(path: Path) -> list[Path]:
         if _kind(file) is None:
             raise ValueError(f"{file}: unknown format; known formats, told by the suffix: {_FORMATS}")
     return matches
-
-
-def _check_fields(file: Path, *fields: int | str) -> None:
-    for name in fields:
-        if _kind(file) == "tsv" and (type(name) is not int or name < 0):
-            raise ValueError(f"field {name!r} for {file}: a TSV has no names, give column numbers from 0")
 
 
 # --- one reader a kind ------------------------------------------------------------------------------------------------
@@ -258,15 +253,12 @@ def _object_rows(file: Path, objects: Iterator[tuple[str, Any, str | None]], fie
         has_both |= not bad
         yield (number, line, None, bad) if bad else (number, source, target, None)
     if lacking and not has_both:
-        raise _no_field(file, lacking[0], *fields)
-
-
-def _no_field(file: Path, row: Any, *names: str) -> ValueError:
-    """The error for a file without such fields, as one of its rows shows."""
-    known = _keys(row)
-    lacking = " and ".join(repr(name) for name in names if name not in known)
-    there = f"its fields are {', '.join(known)}" if known else "its lines are no objects with fields"
-    return ValueError(f"{file} has no field {lacking}; {there}: give two that it has as source_field and target_field")
+        known = _keys(lacking[0])
+        unknown = " and ".join(repr(name) for name in fields if name not in known)
+        told = f"its fields are {', '.join(known)}" if known else "its lines are no objects with fields"
+        raise ValueError(
+            f"{file} has no field {unknown}; {told}: give two that it has as source_field and target_field"
+        )
 
 
 def _keys(row: Any) -> list[str]:
