@@ -9,7 +9,7 @@ METRICS_STAMP := $(METRICS_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: help setup metrics train serve test test-image report experiment model model-de corpus-files corpus docs lint clean
+.PHONY: help setup metrics train serve test test-image report experiment model model-de corpus docs lint clean
 
 setup: $(STAMP)  ## the environment alone, .venv
 
@@ -54,10 +54,7 @@ model: setup  ## the model in the box, models/zh-en, again from data/: base → 
 	$(WITH_PYTHON) benchmarks/box_model.sh zh-en $(ARGS)
 
 ROOT ?= wmt21
-corpus-files: setup  ## fetch the raw files of WMT21 zh-en into ROOT, as far as they are free to download
-	$(BIN)/python -m data_prep step=download root=$(ROOT) $(ARGS)
-
-corpus: setup  ## clean them and draw the paper's sample into ROOT/prepared-paper
+corpus: setup  ## clean the raw files of WMT21 zh-en in ROOT and draw the paper's sample into ROOT/prepared-paper
 	$(BIN)/python -m data_prep root=$(ROOT) $(ARGS)
 
 docs: $(DOCS_STAMP)  ## the documents and docstrings as a site, in site/

@@ -1,10 +1,9 @@
-"""`python -m data_prep root=FOLDER`: download, clean and sample a parallel corpus.
+"""`python -m data_prep root=FOLDER`: clean and sample a parallel corpus.
 
-python -m data_prep root=wmt21 step=download            what can be had without a registration
 python -m data_prep root=wmt21                          clean, and draw the paper's sample
 python -m data_prep root=wmt21 cleaning=strict sample.train_size=null
-python -m data_prep -m root=wmt21 step=clean 'sources=[paracrawl],[un],[wikimatrix]' hydra/launcher=submitit_slurm
-python -m data_prep root=wmt21 step=sample              once the jobs of the line above are done
+python -m data_prep -m root=wmt21 clean_only=true 'sources=[paracrawl],[un],[wikimatrix]' hydra/launcher=submitit_slurm
+python -m data_prep root=wmt21 'sources=[paracrawl,un,wikimatrix]'      once the jobs of the line above are done
 """
 
 import logging
@@ -17,12 +16,10 @@ from importlib.abc import MetaPathFinder
 
 import hydra
 from hydra.core.config_store import ConfigStore
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
-from data_prep.clean_corpus import cleaned
 from data_prep.preparation import CONF, Preparation
 from data_prep.prepare import clean, prepare, workers
 from data_prep.sources import find_files
@@ -32,36 +29,17 @@ from duplexmt.common.cores import usable_cores
 
 log = logging.getLogger("data_prep")
 
-STEPS = ("all", "download", "clean", "sample")
-_IRRELEVANT = ("processes", "step", "output", "hydra")  # to what comes out
-
 
 @dataclass
 class Command(Preparation):
-    """`conf/prepare.yaml`.
+    """`conf/prepare.yaml`. ValueError: those of `Preparation`."""
 
-    Raises:
-        ValueError: an unknown step; those of `Preparation`.
-    """
-
-    step: str
+    clean_only: bool
     tokenizer: str | None
     processes: int | None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.step not in STEPS:
-            raise ValueError(f"step={self.step!r}: must be one of {', '.join(STEPS)}")
-
 
 ConfigStore.instance().store(name="prepare_schema", node=Command)
-
-
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="prepare")
-def main(cfg: DictConfig) -> None:
-    """Do the step that is asked for."""
-    with one_line_errors():
-        run(cfg)
 
 
 @contextmanager
@@ -76,47 +54,26 @@ def one_line_errors() -> Iterator[None]:
         sys.exit(2)
 
 
-def run(cfg: DictConfig) -> None:
-    """One step."""
-    if OmegaConf.is_missing(cfg, "root"):
-        raise ValueError("no value for root: say where the corpus's files are, or are to go, with root=FOLDER")
-    plan: Command = OmegaConf.to_object(cfg)  # type: ignore[assignment]
-    if plan.step == "download":
-        from data_prep.download import download  # its network modules would slow the start of every other step
-
-        download(plan.chosen, plan.root)
-        return
-    processes = usable_cores() if plan.processes is None else plan.processes
-    tqdm.monitor_interval = 0  # a thread of its own, which would keep the workers from being forks
-    with tqdm(unit=" lines", unit_scale=True, disable=None) as bar:
-
-        def progress(name: str, lines: int) -> None:
-            bar.set_description(name, refresh=False)
-            bar.update(lines)
-
-        if plan.step == "clean":
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="prepare")
+def main(cfg: DictConfig) -> None:
+    """Clean, and draw the sample."""
+    with one_line_errors():
+        if OmegaConf.is_missing(cfg, "root"):
+            raise ValueError("no value for root: say where the corpus's files are with root=FOLDER")
+        plan: Command = OmegaConf.to_object(cfg)  # type: ignore[assignment]
+        processes = usable_cores() if plan.processes is None else plan.processes
+        tqdm.monitor_interval = 0  # a thread of its own, which would keep the workers from being forks
+        if plan.clean_only:
             with workers(processes) as pool:
-                clean(plan, pool, processes, progress)
+                clean(plan, pool, processes)
             return
         for name, source in plan.chosen.items():  # what is missing is said before a tokenizer is looked for on the hub
-            if plan.step == "sample":
-                cleaned(plan.clean(name))
-            else:
-                find_files(name, source, plan.root)
+            find_files(name, source, plan.root)
         counter = token_counter(plan.tokenizer) if plan.tokenizer and plan.sample.max_tokens is not None else None
         os.environ["RAYON_NUM_THREADS"] = str(processes)  # of the tokenizer
-        asked = command(HydraConfig.get().overrides.task)
-        cleans = plan.step == "all"
-        manifest = prepare(plan, counter, processes=processes, command=asked, cleans=cleans, progress=progress)
-    sizes = ", ".join(f"{split['pairs']:,} {name}" for name, split in manifest["splits"].items())
-    log.info("%s pairs; report: %s", sizes, plan.output / "splits" / "report.md")
-
-
-def command(overrides: list[str]) -> str:
-    """The command, without what has no bearing on the result."""
-    names = (each.lstrip("+~").replace("/", ".").partition("=")[0].partition(".")[0] for each in overrides)
-    relevant = [each for each, name in zip(overrides, names, strict=True) if name not in _IRRELEVANT]
-    return " ".join(["python -m data_prep", *relevant])
+        manifest = prepare(plan, counter, processes=processes)
+        sizes = ", ".join(f"{split['pairs']:,} {name}" for name, split in manifest["splits"].items())
+        log.info("%s pairs in %s", sizes, plan.output / "splits")
 
 
 class _NoPandas(MetaPathFinder):

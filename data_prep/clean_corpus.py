@@ -1,35 +1,41 @@
 """The first half of the way: each source cleaned, block by block, into files of its own.
 
     OUTPUT/clean/SOURCE/settings.json     what was asked for, and the hashes of the files it is made from
-    OUTPUT/clean/SOURCE/00000.arrow       the clean pairs of a block (see `cleaned_corpus`)
-    OUTPUT/clean/SOURCE/source.json       written last: the number of blocks, and what became of their lines
+    OUTPUT/clean/SOURCE/00000.arrow       the clean pairs of a block, in Arrow's own format: reading it costs nothing
+    OUTPUT/clean/SOURCE/source.json       written last: the number of blocks, what became of their lines, and examples
 
 A block's file appears whole or not at all (written aside, flushed, renamed), and what is in it depends on nothing but
 the block and the settings. So a run that was killed begins the source it was at again and keeps those before it, and
 any number of processes come to the same files. Sources are independent of each other: jobs on several machines may each
 do some.
+
+Of all blocks together duplicates are left out. Two pairs are exact duplicates if both texts are equal, and near
+duplicates if both are up to case, spaces and punctuation (`text_key`). The first one in the order of sources and lines
+stays. Hashes are compared instead of texts, a share of all hash values at a time, so that memory does not grow with the
+corpus.
 """
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from tqdm import tqdm
 from xxhash import xxh3_64_intdigest
 
-from data_prep.cleaned_corpus import read_block, write_block
 from data_prep.cleaning import check_order, clean_context
 from data_prep.columns import Columns, columns_of
 from data_prep.preparation import Preparation
 from data_prep.report import EXAMPLES, Example, Report
-from data_prep.sources import Block, Source, find_files, read_blocks
+from data_prep.sources import Block, find_files, read_blocks
 from data_prep.splitting import ranks
 from data_prep.vectorised import CleanedColumns, clean_columns, text_keys
 from duplexmt.common.files import locked, sha256_of, write_whole
@@ -37,11 +43,11 @@ from duplexmt.common.files import locked, sha256_of, write_whole
 FORMAT = 5
 """Of the block files: a folder of another format is not gone on with."""
 
+_HASHES = 4_000_000  # of a share
 
-def clean_source(plan: Preparation, name: str, pool: Executor, at_once: int, progress: Callable[[int], None]) -> Report:
+
+def clean_source(plan: Preparation, name: str, pool: Executor, at_once: int) -> Report:
     """Clean one source, unless an earlier run has done it: in the pool, so many blocks at once.
-
-    `progress` is called with the number of lines of each block that is done.
 
     Raises:
         FileNotFoundError, ValueError: those of `read_blocks`; a folder made with other settings or from other files;
@@ -50,19 +56,19 @@ def clean_source(plan: Preparation, name: str, pool: Executor, at_once: int, pro
     """
     source, folder = plan.chosen[name], plan.clean(name)
     with locked(folder, wait=False):
-        settings = check_cleaned(plan, name, _inputs(name, source, plan.root))
-        if not (folder / "settings.json").is_file():
-            write_whole(folder / "settings.json", json.dumps(settings, ensure_ascii=False, indent=1))
+        settings, path = _settings(plan, name), folder / "settings.json"
+        if path.is_file():
+            check_same(folder, json.loads(path.read_text(encoding="utf-8")), settings)
+        else:
+            write_whole(path, json.dumps(settings, ensure_ascii=False, indent=1))
         if (folder / "source.json").is_file():
-            report = cleaned(folder)[1]
-            progress(report.counts["lines"]["read"])
-            return report
+            return cleaned(folder)[1]
         report, blocks = Report({"lines": {"read": 0, "kept": 0}}), 0
         found = read_blocks(name, source, plan.root, plan.block_bytes, plan.cleaning.languages)
-        for of_block in _in_parallel(pool, at_once, partial(clean_block, plan, name), found):
+        done = _in_parallel(pool, at_once, partial(clean_block, plan, name), found)
+        for of_block in tqdm(done, name, unit=" blocks", disable=None):
             report.merge(of_block)
             blocks += 1
-            progress(of_block.counts["lines"]["read"])
         _check_languages(plan, name)
         content = {"blocks": blocks, "report": vars(report)}
         write_whole(folder / "source.json", json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True))
@@ -74,44 +80,29 @@ def _path(folder: Path, number: int) -> Path:
 
 
 def cleaned(folder: Path) -> tuple[list[Path], Report]:
-    """The block files of a source that is done, and what became of its lines. ValueError where it is not."""
-    finished = folder / "source.json"
-    if not finished.is_file():
-        raise ValueError(f"{folder} is not finished: clean this source first, or leave it out with sources=[…]")
-    content = json.loads(finished.read_text(encoding="utf-8"))
-    return [_path(folder, number) for number in range(content["blocks"])], Report.from_dict(content["report"])
+    """The block files of a source that is done, and how many lines met which fate."""
+    content = json.loads((folder / "source.json").read_text(encoding="utf-8"))
+    return [_path(folder, number) for number in range(content["blocks"])], Report(content["report"]["counts"])
 
 
-def _inputs(name: str, source: Source, root: Path) -> list[dict[str, Any]]:
-    """Name, size and SHA-256 of each file of a source."""
-    return [
-        {"file": path.relative_to(root).as_posix(), "bytes": path.stat().st_size, "sha256": sha256_of(path)}
-        for path in find_files(name, source, root)
-    ]
-
-
-def check_cleaned(plan: Preparation, name: str, inputs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """What the blocks of a source depend on: with the `inputs` given, or whichever files its folder was made from.
-
-    Raises:
-        ValueError: those in its folder were made otherwise.
-    """
-    source, path = plan.chosen[name], plan.clean(name) / "settings.json"
-    before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+def _settings(plan: Preparation, name: str) -> dict[str, Any]:
+    """What the blocks of a source depend on: its files, too, by name, size and SHA-256."""
+    source = plan.chosen[name]
     layout = {each: getattr(source, each) for each in ("kind", "source", "target", "columns")}
     if source.context_separator is not None:
         layout["context_separator"] = source.context_separator
-    settings = {
+    inputs = [
+        {"file": path.relative_to(plan.root).as_posix(), "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+        for path in find_files(name, source, plan.root)
+    ]
+    return {
         "format": FORMAT,
         "layout": layout,
         "cleaning": asdict(plan.cleaning),
         "seed": plan.seed,
         "block_bytes": plan.block_bytes,
-        "inputs": inputs or (before or {}).get("inputs"),
+        "inputs": inputs,
     }
-    if before is not None:
-        check_same(path.parent, before, settings)
-    return settings
 
 
 def check_same(folder: Path, before: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -194,3 +185,78 @@ def _report(
     for (line, reason, text), rank in zip(columns.faults, ranks_of(lines).tolist(), strict=True):
         report.add("faulty", reason, 1, [Example(rank, f"{name} {columns.place}:{line}", text)])
     return report
+
+
+# --- the files of blocks ----------------------------------------------------------------------------------------------
+
+
+def write_block(table: pa.Table, path: Path) -> None:
+    """The pairs of a block, whole or not at all."""
+
+    def write(stream: Any) -> None:
+        with pa.ipc.new_file(stream, table.schema) as writer:
+            writer.write_table(table)
+
+    write_whole(path, write)
+
+
+def read_block(path: Path, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a block; pages of the others are not touched."""
+    try:
+        with pa.memory_map(str(path)) as file:
+            return pa.ipc.open_file(file).read_all().select(list(columns)).combine_chunks()
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path} is damaged ({error}): remove {path.parent}, and it is made again") from error
+
+
+# --- all blocks as one corpus -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class CleanedCorpus:
+    """Block files of cleaned sources, in order, and masks of the pairs in them that take part."""
+
+    blocks: list[tuple[str, Path]]
+    masks: list[np.ndarray]
+    seed: int
+
+    @property
+    def pairs(self) -> int:
+        return int(sum(mask.sum() for mask in self.masks))
+
+
+def without_duplicates(
+    blocks: list[tuple[str, Path]], duplicates: str, seed: int, map_shares: Callable = map
+) -> tuple[CleanedCorpus, Report]:
+    """A corpus without duplicates ("none", "exact", "near"), and how many there were of either kind."""
+    paths, report = [path for _, path in blocks], Report({"duplicates": {}})
+    corpus = CleanedCorpus(blocks, [np.ones(len(read_block(path, ["line"])), bool) for path in paths], seed)
+    kinds = {"none": {}, "exact": {"duplicate": "exact"}, "near": {"duplicate": "exact", "near_duplicate": "near"}}
+    for name, column in kinds[duplicates].items():
+        before, masks = corpus.pairs, repeated(paths, [len(mask) for mask in corpus.masks], column, map_shares)
+        corpus.masks = [mask & ~each for mask, each in zip(corpus.masks, masks, strict=True)]
+        if found := before - corpus.pairs:
+            report.add("duplicates", name, found)
+    return corpus, report
+
+
+def repeated(blocks: Sequence[Path], sizes: Sequence[int], column: str, map_shares: Callable = map) -> list[np.ndarray]:
+    """For each block file, of so many pairs, a mask of those whose hash in `column` an earlier pair has."""
+    starts = list(accumulate(sizes, initial=0))
+    mask, shares = np.zeros(starts[-1], bool), starts[-1] // _HASHES + 2
+    for found in map_shares(partial(_repeated_in, blocks, column, shares), range(shares)):
+        mask[found] = True
+    return [mask[start:end] for start, end in pairwise(starts)]
+
+
+def _repeated_in(blocks: Sequence[Path], column: str, shares: int, share: int) -> np.ndarray:
+    """Positions, in all blocks together, of the repeated pairs whose hashes fall into a share."""
+    hashes, positions, start = [np.empty(0, np.uint64)], [np.empty(0, np.int64)], 0
+    for path in blocks:
+        block = read_block(path, [column])[column].to_numpy()
+        chosen = np.flatnonzero(block % np.uint64(shares) == share)
+        hashes.append(block[chosen])
+        positions.append(chosen + start)
+        start += len(block)
+    _, first = np.unique(np.concatenate(hashes), return_index=True)
+    return np.delete(np.concatenate(positions), first)

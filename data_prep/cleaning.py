@@ -9,7 +9,7 @@
     wrong_script         a side is for the most part in another script than its language's     -> the pair is dropped
     length_ratio         one side is several times as long as the other                        -> the pair is dropped
 
-Duplicates, the remaining optional rule, concern more than one pair: `cleaned_corpus`. `Cleaning` says which
+Duplicates, the remaining optional rule, concern more than one pair: `clean_corpus`. `Cleaning` says which
 rules hold; `clean` applies them all to one pair. `data_prep.vectorised` finds by columns the many pairs that need
 little, and leaves the others to it.
 """

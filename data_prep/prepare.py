@@ -1,11 +1,10 @@
-"""The whole way: sources → clean blocks → splits, a manifest and a report.
+"""The whole way: sources → clean blocks → splits and a manifest.
 
 OUTPUT/clean/SOURCE/…               see `clean_corpus`
 OUTPUT/splits/train-00000-of-00001.parquet, validation-…, test-…
                                     columns source, target, before (the sentence before, or empty), corpus (its name),
                                     line (its number there, from 0)
-OUTPUT/splits/manifest.json         inputs and their hashes, counts of every rule, versions, settings, command
-OUTPUT/splits/report.md             the same for people, with examples of what each rule did
+OUTPUT/splits/manifest.json         inputs and their hashes, counts of every rule, versions, settings
 """
 
 import json
@@ -17,12 +16,11 @@ import sys
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
@@ -31,10 +29,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_prep.clean_corpus import check_cleaned, check_same, clean_source, cleaned
-from data_prep.cleaned_corpus import without_duplicates
+from data_prep.clean_corpus import check_same, clean_source, cleaned, without_duplicates
 from data_prep.preparation import Preparation
-from data_prep.report import Report, report_page
+from data_prep.report import Report
 from data_prep.sampling import draw, write_splits
 from data_prep.tokens import TokenCounter
 from duplexmt.common.files import locked, write_whole
@@ -44,56 +41,41 @@ log = logging.getLogger("data_prep")
 
 WATCH = 0.5  # seconds between two looks of a worker at its parent
 
-Progress = Callable[[str, int], None]
-"""Called with the name of a source and a number of lines just done."""
 
-
-def prepare(
-    plan: Preparation,
-    counter: TokenCounter | None,
-    *,
-    processes: int,
-    command: str,
-    wait: bool = False,
-    cleans: bool = True,
-    progress: Progress = lambda name, lines: None,
-) -> dict[str, Any]:
-    """Clean all sources, if they are to be, and draw the splits, or what is left to do of that; returns the manifest.
+def prepare(plan: Preparation, counter: TokenCounter | None, *, processes: int, wait: bool = False) -> dict[str, Any]:
+    """Clean all sources and draw the splits, or what is left to do of that; returns the manifest.
 
     Args:
         counter: of tokens; may be None where `plan.sample.max_tokens` is.
         processes: that work at a time; the result is the same for any number.
-        command: that asked for it, for the manifest.
         wait: for another run in the same folder to end (and read what it made), rather than refuse to start.
 
     Raises:
         FileNotFoundError, ValueError: those of `clean_source` and `draw`; a folder with splits of another preparation.
         OSError: the disk is full, …; what is done stays, and the same command goes on with it.
     """
+    if plan.sample.max_tokens is not None and counter is None:
+        raise ValueError(f"sample.max_tokens={plan.sample.max_tokens} needs a tokenizer to count with")
     with locked(plan.output, wait), workers(processes) as pool:
-        if cleans:
-            clean(plan, pool, processes, progress)
-        return sample(plan, counter, pool, command)
+        clean(plan, pool, processes)
+        return _sample(plan, counter, pool)
 
 
-def clean(
-    plan: Preparation, pool: Executor, processes: int, progress: Progress = lambda name, lines: None
-) -> dict[str, Report]:
+def clean(plan: Preparation, pool: Executor, processes: int) -> dict[str, Report]:
     """Clean all sources; the report of each, see `clean_source`."""
     reports = {}
     for name in plan.chosen:
-        reports[name] = clean_source(plan, name, pool, 2 * processes, partial(progress, name))
+        reports[name] = clean_source(plan, name, pool, 2 * processes)
         lines = reports[name].counts["lines"]
         log.info("%s: %s of %s lines kept", name, f"{lines['kept']:,}", f"{lines['read']:,}")
     return reports
 
 
-def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, command: str) -> dict[str, Any]:
-    """Draw the splits from clean sources, and write them with manifest and report; see `prepare`."""
-    if plan.sample.max_tokens is not None and counter is None:
-        raise ValueError(f"sample.max_tokens={plan.sample.max_tokens} needs a tokenizer to count with")
+def _sample(plan: Preparation, counter: TokenCounter | None, pool: Executor) -> dict[str, Any]:
+    """Draw the splits from clean sources, and write them with their manifest."""
     sources = {name: cleaned(plan.clean(name)) for name in plan.chosen}
-    inputs = {name: check_cleaned(plan, name)["inputs"] for name in plan.chosen}
+    settings = {name: (plan.clean(name) / "settings.json").read_text(encoding="utf-8") for name in plan.chosen}
+    inputs = {name: json.loads(text)["inputs"] for name, text in settings.items()}
     if manifest := finished(plan, counter, inputs=inputs):
         return manifest
     blocks = [(name, path) for name, (paths, _) in sources.items() for path in paths]
@@ -105,7 +87,6 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
     aside.mkdir(parents=True)
     splits = write_splits(aside, corpus, drawn, plan, count, pool)
     manifest = {
-        "command": command,
         "settings": {"tokenizer": None} | _settings(plan, counter) | {"inputs": inputs},
         "versions": {"python": platform.python_version(), "unicode": unicodedata.unidata_version}
         | {name: version(name) for name in ("pyarrow", "numpy", "xxhash", "tokenizers", "opencc")},
@@ -115,12 +96,8 @@ def sample(plan: Preparation, counter: TokenCounter | None, pool: Executor, comm
         "sampling": drawn.counts,
         "splits": splits,
     }
-    for _, found in sources.values():
-        report.merge(found)
     if not splits["train"]["pairs"]:
         raise ValueError(f"no training pair is left; what became of them: {manifest['sources']}, {drawn.counts}")
-    kept = [(each.corpus, each.source, each.target) for each in drawn.splits.get("train", [])[:200]]
-    write_whole(aside / "report.md", report_page(manifest, report, kept))
     write_whole(aside / "manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
     os.replace(aside, plan.output / "splits")
     return manifest
@@ -137,7 +114,6 @@ def finished(plan: Preparation, counter: TokenCounter | None, **others: Any) -> 
     if not (plan.output / "splits" / "manifest.json").is_file():
         return None
     manifest = read_manifest(plan.output)
-    manifest["settings"]["sample"].setdefault("train_on_relatives", True)  # made before December 2026
     check_same(plan.output / "splits", manifest["settings"], _settings(plan, counter) | others)
     return manifest
 

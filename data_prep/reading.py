@@ -18,7 +18,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ def read_columns(
     With a `context_separator` the source column may hold "sentence before|||source".
     Under `stage`, `report` gets the number of `pairs` and, with the first lines as examples, the lines passed over:
     `empty_line`, `one_sided`, `wrong_column_count`, `invalid_utf8`, `invalid_json`, `missing_field`, `not_text`,
-    `nul_byte`, `stray_quotation_mark` (lines of a CSV made one by a mark that is closed within a field). Pairs of which
+    `nul_byte`, `stray_quotation_mark` (of a CSV: a record with a mark that is closed within a field). Pairs of which
     a side runs over `several_lines` are kept, and counted: it may be such a mark that is closed at a field's end.
     A TSV's column count is the commonest one among its first 100 lines; its `header` is counted, and no pair.
 
@@ -76,8 +76,9 @@ def read_columns(
             compressed file that is damaged or cut short, and a quotation mark in a CSV that is never closed.
     """
     files = _files(Path(path))
-    for file in files:
-        _check_fields(file, source_field, target_field)
+    for file, name in product(files, (source_field, target_field)):
+        if _kind(file) == "tsv" and (type(name) is not int or name < 0):
+            raise ValueError(f"field {name!r} for {file}: a TSV has no names, give column numbers from 0")
     columns = partial(_columns, fields=(source_field, target_field), separator=context_separator, languages=languages)
     return chain.from_iterable(_reported(file, columns(file), report, stage) for file in files)
 
@@ -139,12 +140,6 @@ def _files(path: Path) -> list[Path]:
     return matches
 
 
-def _check_fields(file: Path, *fields: int | str) -> None:
-    for name in fields:
-        if _kind(file) == "tsv" and (type(name) is not int or name < 0):
-            raise ValueError(f"field {name!r} for {file}: a TSV has no names, give column numbers from 0")
-
-
 # --- one reader a kind ------------------------------------------------------------------------------------------------
 
 
@@ -190,53 +185,34 @@ def _tsv_columns(
 
 def _csv_rows(file: Path, source_field: int | str, target_field: int | str) -> Iterator[_Row]:
     # Through the standard library: pandas would turn 2002 into a number and drop "NA", and Arrow tells no stray mark.
-    held: list[str] = []  # lines of the record at hand
-    ended = False
-
-    def texts() -> Iterator[str]:
-        nonlocal ended
-        for line in _lines(file):
-            if len(held) > _MOST_LINES:
-                raise unclosed()
-            held.append(line.decode("utf-8", "surrogateescape") + "\n")
-            yield held[-1]
-        ended = True
-
-    def unclosed() -> Damaged:
-        first, last = records.line_num - len(held) + 1, records.line_num
-        return Damaged(
-            f"{file}: a quotation mark in line {first} makes one record of all up to line {last}: close it, or "
-            "double it within a quoted field"
-        )
-
     csv.field_size_limit(LONGEST_LINE)
-    records = csv.reader(texts())
+    records = csv.reader((line.decode("utf-8", "surrogateescape") + "\n" for line in _lines(file)), strict=True)
     header = next(records, [])
     for name in (source_field, target_field):
         if name not in (header if isinstance(name, str) else range(len(header))):
             raise ValueError(f"{file} has no column {name!r}; its header is {header}")
     source, target = (header.index(name) if isinstance(name, str) else name for name in (source_field, target_field))
-    held.clear()
-    for cells in records:
-        if ended:  # a record that is closed comes with its last line
-            raise unclosed()
-        is_stray = len(held) > 1 and not _is_well_formed(held)
-        held.clear()
-        text, bad = decode_line(",".join(cells).encode("utf-8", "surrogateescape"))
-        bad = "stray_quotation_mark" if is_stray else bad
-        if bad or len(cells) != len(header):
-            yield records.line_num, text, None, bad or "wrong_column_count"
-        else:
-            yield records.line_num, cells[source], cells[target], None
-
-
-def _is_well_formed(lines: list[str]) -> bool:
-    """Whether every quotation mark that closes a field of a CSV is its last character."""
-    try:
-        list(csv.reader(lines, strict=True))
-    except csv.Error:
-        return False
-    return True
+    cells: list[str] | None = []
+    while cells is not None:
+        first, stray = records.line_num + 1, ""
+        try:
+            cells = next(records, None)
+        except csv.Error as error:
+            stray = str(error)
+        last = records.line_num
+        if "end of data" in stray or last - first > _MOST_LINES:
+            raise Damaged(
+                f"{file}: a quotation mark in line {first} makes one record of all up to line {last}: close it, or "
+                "double it within a quoted field"
+            )
+        if stray:
+            yield last, f"lines {first} to {last}: {stray}", None, "stray_quotation_mark"
+        elif cells is not None:
+            text, bad = decode_line(",".join(cells).encode("utf-8", "surrogateescape"))
+            if bad or len(cells) != len(header):
+                yield last, text, None, bad or "wrong_column_count"
+            else:
+                yield last, cells[source], cells[target], None
 
 
 def _jsonl_objects(file: Path) -> Iterator[tuple[str, Any, str | None]]:
@@ -277,15 +253,12 @@ def _object_rows(file: Path, objects: Iterator[tuple[str, Any, str | None]], fie
         has_both |= not bad
         yield (number, line, None, bad) if bad else (number, source, target, None)
     if lacking and not has_both:
-        raise _no_field(file, lacking[0], *fields)
-
-
-def _no_field(file: Path, row: Any, *names: str) -> ValueError:
-    """The error for a file without such fields, as one of its rows shows."""
-    known = _keys(row)
-    lacking = " and ".join(repr(name) for name in names if name not in known)
-    there = f"its fields are {', '.join(known)}" if known else "its lines are no objects with fields"
-    return ValueError(f"{file} has no field {lacking}; {there}: give two that it has as source_field and target_field")
+        known = _keys(lacking[0])
+        unknown = " and ".join(repr(name) for name in fields if name not in known)
+        told = f"its fields are {', '.join(known)}" if known else "its lines are no objects with fields"
+        raise ValueError(
+            f"{file} has no field {unknown}; {told}: give two that it has as source_field and target_field"
+        )
 
 
 def _keys(row: Any) -> list[str]:

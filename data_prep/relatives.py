@@ -21,9 +21,6 @@ import numpy as np
 from duplexmt.common.pair import Pair
 from duplexmt.common.text import LETTERS, NOT_LETTERS, UNPARTED
 
-WAYS = 0, 1
-"""Letters alone, or as it stands; words between spaces, or between other signs."""
-
 RELATED = 0.5
 """The likeness from which on two pairs are relatives."""
 
@@ -40,7 +37,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0
 
 
 def bigrams(text: str, language: str, way: int) -> set[tuple[str, str]]:
-    """The bigrams of a text, read in one of the `WAYS`."""
+    """The bigrams of a text: with `way` 0 of letters alone, or words between spaces; with 1 of the others."""
     folded = text.casefold().replace("\n", " ")
     if language in UNPARTED:
         return set(pairwise(folded if way else NOT_LETTERS.sub("", folded)))
@@ -52,12 +49,6 @@ def jaccard(one: set, other: set) -> float:
     """Share of what both sets have in what one of them has; 0 for empty ones."""
     shared = len(one & other)
     return shared / (len(one) + len(other) - shared) if shared else 0.0
-
-
-def likeness(one: Pair, other: Pair, languages: tuple[str, str]) -> float:
-    """Of two pairs, from 0 to 1."""
-    sides = zip(one[:2], other[:2], languages, strict=True)
-    return max(jaccard(bigrams(a, code, way), bigrams(b, code, way)) for a, b, code in sides for way in WAYS)
 
 
 class Relatives:

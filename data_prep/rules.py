@@ -166,12 +166,5 @@ def rejects(source: str, target: str) -> str | None:
     """Why the pair of *normalised* texts is to be dropped, or None: the first rule that holds, by its name."""
     if not source or not target:
         return "empty_side"
-    if only_numerals(source, target):
-        return "only_numerals"
-    if wordless(source, target):
-        return "wordless"
-    if placeholder_numerals(source, target):
-        return "placeholder_numerals"
-    if numeral_table(source, target):
-        return "numeral_table"
-    return None
+    rules = only_numerals, wordless, placeholder_numerals, numeral_table
+    return next((rule.__name__ for rule in rules if rule(source, target)), None)

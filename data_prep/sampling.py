@@ -6,11 +6,12 @@ of all pairs that would pass, though only as many are tokenised as it takes: the
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, pairwise
+from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +19,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_prep.cleaned_corpus import CleanedCorpus, in_random_order, read_block
+from data_prep.clean_corpus import CleanedCorpus, read_block
 from data_prep.preparation import Preparation
 from data_prep.relatives import Relatives
-from data_prep.splitting import HELD_OUT, Candidate, Texts, hold_out, not_to_train_on
+from data_prep.splitting import HELD_OUT, Candidate, Texts, hold_out, not_to_train_on, ranks
 from data_prep.tokens import CountTokens, fits
 from duplexmt.common.files import sha256_of, write_whole
 from duplexmt.common.pair import Pair
 
 _BATCH = 2000  # pairs in one call of a token counter
-
-SHARD_PAIRS = 500_000
-"""In a shard of all pairs of a corpus at least, but for the last one: it ends with a block."""
+_AT_ONCE = 400_000  # pairs in memory
+_RANKS = 1 << 64
 
 SPLIT_SCHEMA = pa.schema(dict.fromkeys(("source", "target", "before", "corpus"), pa.string()) | {"line": pa.int64()})
 """Of the shards: both texts and the sentence before, the name of the pair's source, and its line there, from 0."""
-
-Made = tuple[dict[str, Any], Counter[str], Counter[str]]
-"""A shard's name, number of pairs and hash; its pairs by source; what became of others on the way."""
 
 
 @dataclass
@@ -108,6 +105,37 @@ def draw(corpus: CleanedCorpus, plan: Preparation, count_tokens: CountTokens | N
     return sample
 
 
+def in_random_order(corpus: CleanedCorpus, map_blocks: Callable, expected: int) -> Iterator[Candidate]:
+    """All pairs in order of their ranks, those of an interval of ranks at a time: each reads all ranks again.
+
+    `expected` is how many the caller thinks to need.
+    """
+    step = min(_RANKS, _RANKS * min(max(expected, 1000), _AT_ONCE) // max(corpus.pairs, 1))
+    for low in range(0, _RANKS, step):
+        arguments = [
+            (name, path, mask, corpus.seed, low, min(low + step, _RANKS) - 1)
+            for (name, path), mask in zip(corpus.blocks, corpus.masks, strict=True)
+            if mask.any()
+        ]
+        candidates = chain.from_iterable(map_blocks(_candidates, arguments))
+        yield from sorted(candidates, key=attrgetter("rank"))  # the order of the corpus decides between equal ones
+
+
+def _candidates(task: tuple[str, Path, np.ndarray, int, int, int]) -> list[Candidate]:
+    """The pairs of a block with `low <= rank <= high`, in order."""
+    name, path, mask, seed, low, high = task
+    chosen = np.flatnonzero(mask)
+    lines = read_block(path, ["line"])["line"].to_numpy()[chosen]
+    order = ranks(seed, name, lines)
+    inside = np.flatnonzero((order >= np.uint64(low)) & (order <= np.uint64(high)))
+    if not len(inside):
+        return []
+    inside = inside[np.argsort(order[inside])]
+    texts = read_block(path, Pair._fields).take(pa.array(chosen[inside]))
+    columns = order[inside].tolist(), lines[inside].tolist(), *(texts[side].to_pylist() for side in Pair._fields)
+    return [Candidate(rank, name, *rest) for rank, *rest in zip(*columns, strict=True)]
+
+
 def write_splits(
     folder: Path,
     corpus: CleanedCorpus,
@@ -119,53 +147,51 @@ def write_splits(
     """Write the splits; where all pairs are to be trained on, count in `sample` what became of them.
 
     Returns:
-        For each split its number of pairs, also by source, and its shards.
+        For each split its number of pairs, and its shards: one, or of all pairs one for each block.
     """
-    made = {
-        name: [write_shard(folder, name, 0, 1, [(as_table(pairs), Counter())])] for name, pairs in sample.splits.items()
+    shards = {
+        name: [write_shard(folder / f"{name}-00000-of-00001.parquet", as_table(pairs))]
+        for name, pairs in sample.splits.items()
     }
     if plan.sample.train_size is None:
         known, relatives = Texts(each.pair for each in sample.held_out), sample.relatives(plan)
-        rest = partial(_write_the_rest, folder, known, relatives, plan.sample.max_tokens, count_tokens)
-        parts = of_a_shard([int(mask.sum()) for mask in corpus.masks])
-        tasks = [(number, len(parts), corpus.blocks[part], corpus.masks[part]) for number, part in enumerate(parts)]
+        rest = partial(_write_the_rest, known, relatives, plan.sample.max_tokens, count_tokens)
+        names = [f"train-{number:05d}-of-{len(corpus.blocks):05d}.parquet" for number in range(len(corpus.blocks))]
         map_shards = pool.map if count_tokens is None else map  # a tokenizer has threads of its own
-        made["train"] = list(map_shards(rest, *zip(*tasks, strict=True)))
-        for _, _, counts in made["train"]:
+        shards["train"] = []
+        for shard, counts in map_shards(rest, [folder / name for name in names], corpus.blocks, corpus.masks):
+            shards["train"].append(shard)
             sample.counts.update(counts)
         sample.counts.subtract(dict.fromkeys(("looked_at", "shares_held_out"), len(sample.held_out)))  # they themselves
-    return {name: summary(made[name]) for name in ("train", "validation", "test")}
+    return {
+        name: {"pairs": sum(shard["pairs"] for shard in shards[name]), "shards": shards[name]}
+        for name in ("train", "validation", "test")
+    }
 
 
 def _write_the_rest(
-    folder: Path,
     known: Texts,
     relatives: Relatives,
     max_tokens: int | None,
     count_tokens: CountTokens | None,
-    number: int,
-    shards: int,
-    blocks: Sequence[tuple[str, Path]],
-    masks: Sequence[np.ndarray],
-) -> Made:
-    """A training shard of all pairs of some blocks that fit, share no text with held-out ones and are no relatives."""
-
-    def tables() -> Iterator[tuple[pa.Table, Counter[str]]]:
-        for (name, block), mask in zip(blocks, masks, strict=True):
-            table = read_block(block, [*Pair._fields, "line"]).filter(pa.array(mask))
-            counts, free = Counter(looked_at=len(table)), np.ones(len(table), bool)
-            if max_tokens is not None and count_tokens is not None:
-                sizes = [np.array(count_tokens(side.to_pylist()), np.int64) for side in _sides(table)]
-                fit = np.maximum(*sizes) <= max_tokens
-                counts["too_long"] = int((~fit).sum())
-                table, free = table.filter(pa.array(fit)), free[fit]
-            for reason, found in not_to_train_on(*_sides(table), {"shares_held_out": known}, relatives).items():
-                counts[reason] = int(found.sum())
-                free &= ~found
-            table = table.filter(pa.array(free)).combine_chunks()
-            yield table.append_column("corpus", pa.repeat(name, len(table))).select(SPLIT_SCHEMA.names), counts
-
-    return write_shard(folder, "train", number, shards, tables())
+    path: Path,
+    block: tuple[str, Path],
+    mask: np.ndarray,
+) -> tuple[dict[str, Any], Counter[str]]:
+    """A training shard: the pairs of a block that fit, share no text with held-out ones and are no relatives."""
+    table = read_block(block[1], [*Pair._fields, "line"]).filter(pa.array(mask))
+    counts, free = Counter(looked_at=len(table)), np.ones(len(table), bool)
+    if max_tokens is not None and count_tokens is not None:
+        sizes = [np.array(count_tokens(side.to_pylist()), np.int64) for side in _sides(table)]
+        fit = np.maximum(*sizes) <= max_tokens
+        counts["too_long"] = int((~fit).sum())
+        table, free = table.filter(pa.array(fit)), free[fit]
+    for reason, found in not_to_train_on(*_sides(table), {"shares_held_out": known}, relatives).items():
+        counts[reason] = int(found.sum())
+        free &= ~found
+    table = table.filter(pa.array(free)).combine_chunks()
+    table = table.append_column("corpus", pa.repeat(block[0], len(table))).select(SPLIT_SCHEMA.names)
+    return write_shard(path, table), counts
 
 
 def as_table(pairs: Sequence[Candidate]) -> pa.Table:
@@ -179,45 +205,11 @@ def _sides(table: pa.Table) -> tuple[pa.Array, pa.Array]:
     return one, other
 
 
-def write_shard(
-    folder: Path, split: str, number: int, count: int, tables: Iterable[tuple[pa.Table, Counter[str]]]
-) -> Made:
-    """One of the shards of a split, named as the hub names them: tables, each with counts of what was left out of it.
+def write_shard(path: Path, table: pa.Table) -> dict[str, Any]:
+    """One of the shards of a split, named as the hub names them; returns what the manifest says of it.
 
     By lz4: a third larger than by zstd, and read and written twice as fast.
     """
-    path = folder / f"{split}-{number:05d}-of-{count:05d}.parquet"
-    sources: Counter[str] = Counter()
-    left_out: Counter[str] = Counter()
-
-    def write(stream: Any) -> None:
-        options = {"compression": "lz4", "use_dictionary": ["corpus"], "write_statistics": False}
-        with pq.ParquetWriter(stream, SPLIT_SCHEMA, **options, write_page_checksum=True) as writer:
-            for table, counts in tables:
-                writer.write_table(table)
-                sources.update({each["values"]: each["counts"] for each in table["corpus"].value_counts().to_pylist()})
-                left_out.update(counts)
-
-    write_whole(path, write)
-    return {"file": path.name, "pairs": sources.total(), "sha256": sha256_of(path)}, sources, left_out
-
-
-def of_a_shard(sizes: Sequence[int]) -> list[slice]:
-    """Which of consecutive blocks of so many pairs make up a shard; at least one shard, which may be of none."""
-    cuts, pairs = [0], 0
-    for number, size in enumerate(sizes, 1):
-        pairs += size
-        if pairs >= SHARD_PAIRS or number == len(sizes):
-            cuts.append(number)
-            pairs = 0
-    return [slice(*cut) for cut in pairwise(cuts)] or [slice(0, 0)]
-
-
-def summary(made: Iterable[Made]) -> dict[str, Any]:
-    """What the manifest says of a split."""
-    shards, sources, _ = zip(*made, strict=True)
-    return {
-        "pairs": sum(shard["pairs"] for shard in shards),
-        "by_source": dict(sorted(sum(sources, Counter()).items())),
-        "shards": list(shards),
-    }
+    how = {"compression": "lz4", "use_dictionary": ["corpus"], "write_statistics": False, "write_page_checksum": True}
+    write_whole(path, lambda stream: pq.write_table(table, stream, **how))
+    return {"file": path.name, "pairs": len(table), "sha256": sha256_of(path)}

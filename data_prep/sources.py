@@ -14,7 +14,7 @@ import glob
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,6 @@ class Source:
     target: Any
     columns: int | None = None  # of a tsv
     context_separator: str | None = None  # between the sentence before and the source, in the source column
-    urls: list[str] = field(default_factory=list)  # where the files are to be had, in the order of `files`
-    sha256: list[str] = field(default_factory=list)  # in the order of `urls`, where known
-    by_hand: str = ""  # what to do where a file is not free to download
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -84,26 +81,19 @@ def find_files(name: str, source: Source, root: Path) -> list[Path]:
 
     Raises:
         FileNotFoundError: a name or pattern without a file.
-        ValueError: a part missing in the middle of a file that was cut up.
     """
     found: list[Path] = []
     for pattern in source.files:
         paths = map(Path, glob.glob(f"{glob.escape(str(root))}/{pattern}", recursive=True))  # into linked folders, too
-        matches = sorted(path for path in paths if not path.is_dir() and not path.name.endswith(".part"))
+        matches = sorted(path for path in paths if not path.is_dir())
         if broken := [path for path in matches if not path.exists()]:
             raise FileNotFoundError(f"{name}: {broken[0]} links to nothing: mend the link, or take it away")
         if not matches:
             raise FileNotFoundError(
-                f"{name}: no file {root / pattern}; get it with `python -m data_prep step=download root={root}`, "
-                "or leave this source out by naming the others in sources=[…]"
+                f"{name}: no file {root / pattern}; get it (docs/reference/data.md says how), or leave this source out "
+                "by naming the others in sources=[…]"
             )
         found += [path for path in matches if path not in found]
-    if source.kind == "tar":
-        numbers = [int(path.suffix[1:]) for path in found if path.suffix[1:].isdigit()]
-        missing = sorted(set(range(max(numbers) + 1)) - set(numbers)) if numbers else []
-        if missing:
-            lost = found[0].with_suffix(f".{missing[0]:0{len(found[0].suffix) - 1}d}")
-            raise ValueError(f"{name}: part {lost.name} is missing in {lost.parent}, and the archive cannot do without")
     return found
 
 
@@ -129,23 +119,21 @@ def read_blocks(
         else:
             files = [as_file(text(_no_web_page(data, path), path, alone=b"\r")) for path, data in streams]
         blocks, others = _whole_lines(files[0], block_bytes), files[1:]
-        totals = [0] * len(files)
         for block in blocks:
             sides = (block, *(b"".join(islice(other, block.count(b"\n"))) for other in others))
-            totals = [total + side.count(b"\n") for total, side in zip(totals, sides, strict=True)]
-            if len({*totals}) > 1:
+            if len({side.count(b"\n") for side in sides}) > 1:
                 break
             joined = block if len(sides) == 1 else _joined(sides)
             yield Block(number, first, joined, place, line)
             lines = joined.count(b"\n")
             number, first, line = number + 1, first + lines, line + lines
-        rests = [sum(part.count(b"\n") for part in rest) for rest in (blocks, *others)]
-        totals = [total + rest for total, rest in zip(totals, rests, strict=True)]
-        if len({*totals}) > 1:
-            raise ValueError(
-                f"{name}: the sides of {place} have {' and '.join(f'{total:,}' for total in totals)} lines: which "
-                "translates which is lost; fetch them again, or leave this source out"
-            )
+        else:
+            if not any(other.read(1) for other in others):
+                continue
+        raise ValueError(
+            f"{name}: the sides of {place} have different numbers of lines: which translates which is lost; fetch them "
+            "again, or leave this source out"
+        )
 
 
 def _joined(sides: tuple[bytes, ...]) -> bytes:

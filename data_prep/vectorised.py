@@ -10,7 +10,6 @@ that finds too many would cost correctness; the tests hold it to `clean`.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -101,7 +100,7 @@ def _rewrite(text: pa.Array, language: str, simplifies: bool, easy: Mask, rewrit
     if language in UNSPACED:
         text = rewrite("remove_spaces", easy & pc.match_substring(text, " ").to_numpy(False), _without_spaces)
     if simplifies:
-        simplified = easy & matches(text, _traditional_pattern())
+        simplified = easy & matches(text, f"[{''.join(sorted(traditional()))}]")
         text = rewrite("simplify", simplified, lambda texts: pa.array(map(simplify, texts.to_pylist()), pa.string()))
     return text
 
@@ -158,11 +157,6 @@ def _clean_one_by_one(columns: CleanedColumns, source: pa.Array, target: pa.Arra
 def matches(text: pa.Array, pattern: str) -> Mask:
     """Which texts hold a match of an RE2 pattern."""
     return pc.match_substring_regex(text, pattern).to_numpy(zero_copy_only=False)
-
-
-@cache
-def _traditional_pattern() -> str:
-    return f"[{''.join(sorted(traditional()))}]"
 
 
 def text_keys(text: pa.Array) -> pa.Array:

@@ -7,11 +7,12 @@ from data_prep.cleaning import Cleaning, check_order, clean_context
 from data_prep.reading import read_columns
 from data_prep.relatives import Relatives
 from data_prep.report import Report
-from data_prep.splitting import HELD_OUT, Texts, by_rank, hold_out, nothing_left, to_train_on, unshared
+from data_prep.splitting import HELD_OUT, Texts, by_rank, hold_out
 from data_prep.vectorised import clean_columns
 
 from ..common.pair import Pair
 from .corpus_settings import CorpusSettings
+from .training_pairs import nothing_left, to_train_on, unshared
 
 
 def file_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]:

@@ -15,8 +15,7 @@ from glob import escape
 from itertools import chain, compress
 from pathlib import Path
 
-from data_prep.clean_corpus import cleaned
-from data_prep.cleaned_corpus import read_block, without_duplicates
+from data_prep.clean_corpus import cleaned, read_block, without_duplicates
 from data_prep.cleaning import Cleaning, simplify
 from data_prep.preparation import Corpus, Sampling, preparation
 from data_prep.prepare import clean, workers
@@ -25,7 +24,7 @@ from data_prep.relatives import Relatives
 from data_prep.report import Report
 from data_prep.rules import clean_side
 from data_prep.sources import Source
-from data_prep.splitting import Texts, by_rank, hold_out, nothing_left, to_train_on
+from data_prep.splitting import Texts, by_rank, hold_out
 
 from ..common.cores import usable_cores
 from ..common.files import locked
@@ -33,6 +32,7 @@ from ..common.pair import Pair
 from ..common.text import text_key
 from .corpus_settings import CorpusSettings
 from .repository import located
+from .training_pairs import nothing_left, to_train_on
 
 _NAME = re.compile(r"(?P<name>[^.]+)\.(?:.*\.)?tsv(?:\.gz|\.xz|\.zst)?")
 _COPIED = 0.5  # share of a test file's sources that no corpus holds by chance

@@ -7,7 +7,6 @@ from typing import Any
 
 from data_prep.relatives import Relatives
 from data_prep.report import Report
-from data_prep.splitting import nothing_left
 from data_prep.tokens import CountTokens, fits
 
 from ..common.pair import Pair
@@ -19,6 +18,7 @@ from .joined import joined_pairs
 from .pairs_file import file_pairs
 from .pairs_folder import folder_pairs
 from .prepared_files import prepared_corpus
+from .training_pairs import nothing_left
 
 _BATCH = 5_000  # pairs in one call of a token counter
 BPE_PAIRS = 300_000

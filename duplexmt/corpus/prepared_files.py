@@ -50,8 +50,7 @@ def prepared_corpus(asked: CorpusSettings) -> tuple[dict[str, list[Pair]], Repor
             f"{plan.output} holds no prepared corpus: bring it back, or give the tests a file of their own"
         )
     if manifest is None and local_rank() == 0:
-        command = f"train.py data={asked.corpus} data.root={asked.root}"
-        manifest = prepare(plan, counter, processes=usable_cores(), command=command, wait=True)
+        manifest = prepare(plan, counter, processes=usable_cores(), wait=True)
     while manifest is None:  # rank 0 is at work; where it fails, the launcher ends this process too
         time.sleep(1)
         manifest = finished(plan, counter)

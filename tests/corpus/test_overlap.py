@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from data_prep.relatives import likeness
 from duplexmt.common.pair import Pair
 from duplexmt.corpus import overlap
 from duplexmt.corpus.overlap import LEAST, likeness_to_training
 from duplexmt.corpus.prepared import prepare_corpus
+from tests.data_prep.brute_force import likeness
 
 PAIRS = [(f"我有{n}本书。", f"I have {n} books.") for n in range(10)]
 

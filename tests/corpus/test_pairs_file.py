@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from data_prep.relatives import RELATED, likeness
+from data_prep.relatives import RELATED
 from data_prep.report import Report
 from data_prep.splitting import rank
 from duplexmt.common.pair import Pair
@@ -16,6 +16,7 @@ from duplexmt.common.text import text_key
 from duplexmt.corpus.corpus_settings import CorpusSettings
 from duplexmt.corpus.pairs_file import file_pairs
 from duplexmt.corpus.prepared import draw
+from tests.data_prep.brute_force import likeness
 
 DEFAULTS: dict[str, Any] = {
     "corpus": "pairs", "source_field": 0, "target_field": 1, "tokenizer": None, "vocab_size": 400, "max_tokens": None,

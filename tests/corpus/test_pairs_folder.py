@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from data_prep.relatives import RELATED, likeness
+from data_prep.relatives import RELATED
 from data_prep.report import Report
 from duplexmt.common.pair import Pair
 from duplexmt.common.text import text_key
@@ -14,6 +14,7 @@ from duplexmt.corpus import pairs_folder
 from duplexmt.corpus.corpus_settings import CorpusSettings
 from duplexmt.corpus.pairs_folder import folder_pairs
 from duplexmt.corpus.prepared import prepare_corpus
+from tests.data_prep.brute_force import likeness
 from tests.training.test_data import DATA
 
 WORDS = "猫狗书茶人山水火天地日月风雨花鸟鱼虫木石"

@@ -18,12 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_prep.cleaned_corpus import repeated, write_block
+from data_prep.clean_corpus import repeated, write_block
 from data_prep.preparation import Preparation, Sampling, preparation
-from data_prep.prepare import clean as clean_sources
-from data_prep.prepare import prepare, read_manifest, sample, workers
+from data_prep.prepare import prepare, read_manifest, workers
 from data_prep.prepare import read_split as pairs_of_split
-from data_prep.relatives import RELATED, likeness
+from data_prep.relatives import RELATED
 from data_prep.splitting import ranks
 from data_prep.tokens import TokenCounter, token_counter
 from duplexmt.common import files
@@ -31,6 +30,7 @@ from duplexmt.common.files import locked
 from duplexmt.common.text import text_key
 from tests.commands import run as run_command
 from tests.commands import succeeded
+from tests.data_prep.brute_force import likeness
 from tests.data_prep.formats import PAIRS, tsv, write_wmt21
 
 CHARACTERS = TokenCounter(lambda texts: [len(text) for text in texts], "characters", "0")
@@ -53,7 +53,7 @@ def plan(root, output, cleaning="strict", block_bytes=1500, sources=None, **size
 
 
 def run(root, output, processes=1, **values):
-    return prepare(plan(root, output, **values), CHARACTERS, processes=processes, command="test")
+    return prepare(plan(root, output, **values), CHARACTERS, processes=processes)
 
 
 def contents(folder):
@@ -99,7 +99,8 @@ def test_raw_files_of_six_formats_come_to_disjoint_splits_of_the_sizes_asked_for
         assert sum(map(len, keys)) == len(set.union(*keys))
     assert all(len(text) <= 40 for pairs in splits.values() for pair in pairs for text in pair)
     assert manifest == read_manifest(tmp_path)
-    assert set(manifest["splits"]["train"]["by_source"]) == set(manifest["sources"])
+    table = pq.read_table(tmp_path / "splits" / "train-00000-of-00001.parquet")
+    assert set(table["corpus"].to_pylist()) == set(manifest["sources"])
 
 
 def test_the_manifest_accounts_for_every_line_and_names_its_inputs(raw, tmp_path):
@@ -113,10 +114,8 @@ def test_the_manifest_accounts_for_every_line_and_names_its_inputs(raw, tmp_path
     assert entry["file"] == "en-zh-v1.txt.gz"
     assert len(entry["sha256"]) == 64
     assert len(manifest["settings"]["inputs"]["un"]) == 2
-    report = (tmp_path / "splits" / "report.md").read_text(encoding="utf-8")
-    assert "| no pair: empty_line | 0 | 100 | 0 | 0 | 0 | 0 | 100 |" in report
-    assert "## close_up_punctuation" in report
-    assert "## Kept" in report
+    report = json.loads((tmp_path / "clean" / "ccmt" / "source.json").read_text(encoding="utf-8"))["report"]
+    assert len(report["examples"]["rewritten"]["remove_spaces"]) == 50
 
 
 @pytest.mark.parametrize("how", ["cut short", "another's", "a letter"])
@@ -179,20 +178,10 @@ def test_no_training_pair_is_a_relative_of_a_held_out_one_but_where_that_is_aske
     held = splits["test"] + splits["validation"]
     assert all(likeness(one, other, ("zh", "en")) < RELATED for one in splits["train"] for other in held)
     assert manifest["sampling"]["relative_of_held_out"] >= (5 if train_size else 20)
-    assert "| relative of held out |" in (tmp_path / "out" / "splits" / "report.md").read_text(encoding="utf-8")
     run(root, tmp_path / "old", **values, train_on_relatives=True)
     old = {name: pairs_of_split(tmp_path / "old", name) for name in names}
     assert {name: old[name] for name in names[1:]} == {name: splits[name] for name in names[1:]}
     assert any(likeness(one, other, ("zh", "en")) >= RELATED for one in old["train"] for other in held)
-
-
-def test_a_folder_made_before_relatives_were_left_out_is_not_taken_for_one_without(raw, tmp_path):
-    manifest = run(raw, tmp_path, train_on_relatives=True)
-    del manifest["settings"]["sample"]["train_on_relatives"]  # as it was written then
-    (tmp_path / "splits" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(ValueError, match="splits was made with other sample: give another output"):
-        run(raw, tmp_path)
-    assert run(raw, tmp_path, train_on_relatives=True)["splits"] == manifest["splits"]
 
 
 # --- uniform -----------------------------------------------------------------------------------------------------
@@ -207,7 +196,7 @@ def test_a_sample_is_uniform_over_sources_positions_and_the_pairs_that_fit(tmp_p
         values = {"sources": ["wiki_titles"], "cleaning": "paper", "block_bytes": 20_000, "train_size": 2000}
         values["train_on_relatives"] = True
         made = plan(root, tmp_path / f"out{seed}", **values)
-        manifest = prepare(replace(made, seed=seed), CHARACTERS, processes=1, command="test")
+        manifest = prepare(replace(made, seed=seed), CHARACTERS, processes=1)
         for name in ("train", "validation", "test"):
             path = tmp_path / f"out{seed}" / "splits" / f"{name}-00000-of-00001.parquet"
             drawn += pq.read_table(path)["line"].to_pylist()
@@ -241,11 +230,10 @@ def test_a_smaller_sample_is_the_beginning_of_a_larger_one(raw, tmp_path):
 
 
 @pytest.mark.parametrize("train_size", [300, None])
-def test_one_process_and_two_come_to_the_same_bytes(raw, tmp_path, monkeypatch, train_size):
-    monkeypatch.setattr("data_prep.sampling.SHARD_PAIRS", 150)
+def test_one_process_and_two_come_to_the_same_bytes(raw, tmp_path, train_size):
     for name, processes in (("one", 1), ("two", 2)):
         made = plan(raw, tmp_path / name, train_size=train_size, max_tokens=None)
-        manifest = prepare(made, None, processes=processes, command="test")
+        manifest = prepare(made, None, processes=processes)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     sizes = [shard["pairs"] for shard in manifest["splits"]["train"]["shards"]]
     assert (len(sizes) > 2) == (train_size is None)
@@ -255,7 +243,7 @@ def test_one_process_and_two_come_to_the_same_bytes(raw, tmp_path, monkeypatch, 
 @pytest.mark.parametrize("at_once", [7, 1 << 20])
 @pytest.mark.parametrize("factor", [1, 0x9E3779B97F4A7C15])  # alike in their first bits, or nowhere
 def test_of_equal_hashes_all_but_the_first_are_repeated_however_many_at_once(tmp_path, monkeypatch, at_once, factor):
-    monkeypatch.setattr("data_prep.cleaned_corpus._HASHES", at_once)
+    monkeypatch.setattr("data_prep.clean_corpus._HASHES", at_once)
     hashes = np.random.default_rng(0).integers(0, 40, 100, np.uint64) * np.uint64(factor)
     paths = [tmp_path / str(number) for number in range(4)]
     for path, part in zip(paths, np.split(hashes, [0, 30, 31]), strict=True):
@@ -278,7 +266,7 @@ def test_a_run_that_was_stopped_anywhere_or_had_a_full_disk_goes_on_to_the_same_
                 raise OSError(errno.ENOSPC, "No space left on device")
             write(path, content)
 
-        for module in ("clean_corpus", "cleaned_corpus", "sampling", "prepare"):
+        for module in ("clean_corpus", "sampling", "prepare"):
             monkeypatch.setattr(f"data_prep.{module}.write_whole", stopping)
         with pytest.raises(OSError, match="No space left"):
             run(raw, tmp_path / str(stop))
@@ -323,9 +311,9 @@ def test_jobs_of_a_launcher_that_share_out_the_sources_come_to_the_same_bytes(ra
         else:
             succeeded(run_command("data_prep", *given, "processes=1"))
 
-    jobs = ["-m", "step=clean", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"hydra.sweep.dir='{tmp_path}'"]
-    data_prep(tmp_path / "jobs", "[un],[paracrawl]", *jobs)
-    data_prep(tmp_path / "jobs", "[paracrawl,un]", "step=sample")
+    launcher = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"hydra.sweep.dir='{tmp_path}'"]
+    data_prep(tmp_path / "jobs", "[un],[paracrawl]", "-m", "clean_only=true", *launcher)
+    data_prep(tmp_path / "jobs", "[paracrawl,un]")
     data_prep(tmp_path / "one", "[paracrawl,un]")
     assert contents(tmp_path / "jobs") == contents(tmp_path / "one")
 
@@ -360,16 +348,6 @@ def test_exchanged_columns_are_refused_before_a_source_counts_as_done(tmp_path):
     with pytest.raises(ValueError, match="wiki_titles: 41 of the first 41 source texts are not in the script of zh"):
         run(root, tmp_path / "out", sources=["wiki_titles"], cleaning="paper")
     assert not (tmp_path / "out" / "clean" / "wiki_titles" / "source.json").exists()
-
-
-def test_a_sample_of_blocks_that_were_cleaned_otherwise_is_refused(tmp_path):
-    root = source_of(tmp_path / "raw", PAIRS[:100])
-    values = {"sources": ["wiki_titles"], "train_size": 20, "validation_size": 5, "test_size": 5}
-    with workers(1) as here:
-        clean_sources(plan(root, tmp_path / "out", cleaning="strict", **values), here, 1)
-        with pytest.raises(ValueError, match="wiki_titles was made with other cleaning: give another output"):
-            sample(plan(root, tmp_path / "out", cleaning="paper", **values), CHARACTERS, here, "test")
-        assert sample(plan(root, tmp_path / "out", cleaning="strict", **values), CHARACTERS, here, "test")
 
 
 def test_other_settings_or_files_in_the_same_folder_are_refused_by_name(raw, tmp_path):
@@ -431,4 +409,4 @@ def test_unknown_names_are_refused_with_the_known_ones(raw, tmp_path):
     with pytest.raises(ValueError, match="processes=0"):
         run(raw, tmp_path, processes=0)
     with pytest.raises(ValueError, match="needs a tokenizer"):
-        prepare(plan(raw, tmp_path), None, processes=1, command="test")
+        prepare(plan(raw, tmp_path), None, processes=1)

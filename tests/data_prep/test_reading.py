@@ -167,7 +167,7 @@ def test_quotation_marks_within_and_around_fields_of_a_csv_are_read_as_they_stan
     assert report.counts == {"read": {"pairs": 3, "several_lines": 1}}
 
 
-@pytest.mark.parametrize(("more", "last"), [(100, 105), (100_000, 1_005)])
+@pytest.mark.parametrize(("more", "last"), [(100, 105), (100_000, 100_005)])
 def test_a_quotation_mark_that_is_never_closed_does_not_swallow_the_rest_of_a_csv(
     tmp_path: Path, more: int, last: int
 ) -> None:
@@ -182,7 +182,8 @@ def test_two_stray_quotation_marks_do_not_make_a_pair_of_the_lines_between(tmp_p
     pairs, report = read(write(tmp_path / "a.csv", b"\n".join(lines) + b"\n"), "s", "t")
     assert pairs == [("a", "b"), ("i", "j"), ("k", "l\nm,n\no,p"), ("q", "r")]
     assert report.counts == {"read": {"pairs": 4, "stray_quotation_mark": 1, "several_lines": 1}}
-    assert report.examples["read"]["stray_quotation_mark"][0][1:3] == ("a.csv:5", "c,d\ne,f\ng,h")
+    told = "lines 3 to 5: ',' expected after '\"'"
+    assert report.examples["read"]["stray_quotation_mark"][0][1:3] == ("a.csv:5", told)
     assert report.examples["read"]["several_lines"][0][1:3] == ("a.csv:9", "k\tl\nm,n\no,p")
 
 
@@ -279,13 +280,12 @@ def test_datasets_from_disk_and_parquet_give_the_same_pairs_without_a_network(
     assert read(tmp_path / "saved", "id", "translation.en")[1].counts["read"]["not_text"] == 4
 
 
-def test_a_report_keeps_examples_in_short_and_is_fit_for_json(tmp_path: Path) -> None:
+def test_a_report_keeps_examples_in_short(tmp_path: Path) -> None:
     report = read(write(tmp_path / "a.tsv", b"a\tb\n" + b"x" * 500 + b"\n" + b"y\n" * 9))[1]
     kept = report.examples["read"]["wrong_column_count"]
     assert [example.place for example in kept] == [f"a.tsv:{line}" for line in range(2, 12)]
     assert max(len(example.before) for example in kept) == 300
     assert max(map(len, report.summary().splitlines())) < 150
-    assert Report.from_dict(json.loads(json.dumps(vars(report)))) == report
     assert report.counts["read"] == {"pairs": 1, "wrong_column_count": 10}
     assert [line.split()[:3] for line in report.summary().splitlines()] == [
         ["read", "pairs", "1"],

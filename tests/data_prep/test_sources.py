@@ -247,14 +247,11 @@ def test_a_truncated_tar_is_refused(tmp_path, packed):
         pairs_of(TAR, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("missing", "message"),
-    [(0, r"part UNv1\.0\.en-zh\.tar\.gz\.00 is missing"), (1, r"gz\.01 is missing"), (2, "damaged or cut short")],
-)
-def test_a_missing_part_is_named_and_a_missing_last_one_is_a_truncated_archive(tmp_path, missing, message):
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_an_archive_of_which_a_part_is_missing_is_damaged(tmp_path, missing):
     write_parts(tmp_path, formats.un(side(PAIRS, 0), side(PAIRS, 1)), count=3)
     (tmp_path / f"UNv1.0.en-zh.tar.gz.{missing:02d}").unlink()
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"UNv1\.0\.en-zh\.tar\.gz\.0. … .*: damaged or cut short"):
         pairs_of(TAR, tmp_path)
 
 
@@ -265,9 +262,9 @@ def test_an_archive_without_the_file_says_what_it_holds(tmp_path):
 
 
 @pytest.mark.parametrize(("zh", "en", "block_bytes"), [(600, 599, 1), (599, 600, 500), (0, 600, 1 << 20)])
-def test_sides_of_different_length_are_refused_with_both_lengths(tmp_path, zh, en, block_bytes):
+def test_sides_of_different_length_are_refused(tmp_path, zh, en, block_bytes):
     write_parts(tmp_path, formats.un(side(PAIRS[:zh], 0), side(PAIRS[:en], 1)))
-    with pytest.raises(ValueError, match=rf"sides of .* have {zh} and {en} lines"):
+    with pytest.raises(ValueError, match=r"sides of .* have different numbers of lines"):
         pairs_of(TAR, tmp_path, block_bytes)
 
 
@@ -305,10 +302,10 @@ def test_files_that_do_not_make_two_sides_are_refused(tmp_path):
 
 
 def test_a_missing_file_says_where_it_is_to_be_had(tmp_path):
-    (tmp_path / "corpus.tsv.part").touch()  # left by a download that was stopped
-    with pytest.raises(FileNotFoundError, match=r"corpus\.tsv\*.*step=download"):
+    (tmp_path / ".corpus.tsv").touch()  # left by a download that was stopped
+    with pytest.raises(FileNotFoundError, match=r"corpus\.tsv\*; get it \(docs/reference/data\.md says how\)"):
         find_files("test", Source("tsv", ["corpus.tsv*"], 0, 1, columns=2), tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"corpus\.tsv.*step=download.*sources=\["):
+    with pytest.raises(FileNotFoundError, match=r"corpus\.tsv; get it .*sources=\["):
         find_files("test", TSV, tmp_path)
 
 
