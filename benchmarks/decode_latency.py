@@ -130,13 +130,8 @@ def decoding(model: Any, streams: int, length: int) -> Work:
 
 def wait_k_path() -> list[tuple[int, int]]:
     """States (read, written) of wait-k, each step's."""
-    path, written = [], 0
-    for read in range(1, LENGTH + 1):
-        path.append((read, written))
-        while written < LENGTH and (written + K <= read or read == LENGTH):
-            written += 1
-            path.append((read, written))
-    return path
+    last = [max(0, read - K + 1) for read in range(LENGTH)] + [LENGTH]  # written when the next token is read
+    return [(read, y) for read in range(1, LENGTH + 1) for y in range(last[read - 1], last[read] + 1)]
 
 
 @torch.no_grad()
@@ -186,8 +181,7 @@ def main(given: list[str] | None = None) -> None:
     parser.add_argument("--kinds", type=some_of(KINDS), default="grid,grid_io_off,rows", help=f"of {', '.join(KINDS)}")
     beside = "recompute,generate,reencode"
     parser.add_argument("--beside", type=some_of(BESIDE), default=beside, help=f"of {', '.join(BESIDE)}")
-    numbers = "comma-separated numbers, the first of them 1"
-    parser.add_argument("--streams", type=streams_of, default="1,8,64", help=numbers)
+    parser.add_argument("--streams", type=streams_of, default="1,8,64", help="comma-separated, the first of them 1")
     parser.add_argument("--seconds", type=count, default=900, help="for all of it")
     parser.add_argument("--processor-time", action="store_true", help="of this process, not wall clock; CPU only")
     asked = parser.parse_args(given)
@@ -208,9 +202,7 @@ def main(given: list[str] | None = None) -> None:
     for streams in asked.streams:
         length = LENGTH if cuda or streams == 1 else 4
         works = {kind: decoding(model, streams, length) for kind, model in models.items()}
-        for name in asked.beside:
-            if name in GENERATE:
-                works[name] = generated(causal_lm, streams, length, **GENERATE[name])
+        works |= {n: generated(causal_lm, streams, length, **GENERATE[n]) for n in asked.beside if n in GENERATE}
         if streams == 1:
             works |= {"reencode": partial(reencode, causal_lm)} if "reencode" in asked.beside else {}
             for kind in asked.kinds if "recompute" in asked.beside else ():

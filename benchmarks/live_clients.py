@@ -1,19 +1,14 @@
-"""For serve_load.py: a server, a client of it that speaks by the clock, and the text that translate.py would show.
-
-A `Speaker` is the Python client; `opened` is for those who are hostile.
-"""
+"""For serve_load.py: a server, the Python client that speaks by the clock, and the text that translate.py shows."""
 
 import asyncio
 import math
 import random
 import re
-import signal
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,9 +16,7 @@ from typing import Any
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.typing import Subprotocol
 
-from benchmarks.fault_proxy import LOCAL
 from duplexmt.model_folder.live_model import live_engine, live_text, load_live_model
 from duplexmt.protocol.client import AsyncClient, ServerError
 from duplexmt.streaming.events import Read
@@ -32,11 +25,10 @@ from duplexmt.streaming.live_text import LineEnd
 from duplexmt.translator.translator import Translator
 
 ROOT = Path(__file__).resolve().parents[1]
+LOCAL = "127.0.0.1"
 TICK = 0.2  # seconds between two messages of a speaker
 MISHEARD = 0.3  # of a reviser's ticks
 LONGEST_START, LONGEST_STOP = 300.0, 30.0  # seconds
-SETTLED = 90.0  # seconds in which sessions without a client have to be gone
-RESTART, BUSY = 1012, 1013
 
 
 class Served:
@@ -68,23 +60,22 @@ class Served:
         samples = (each for family in text_string_to_metric_families(self._get("metrics")) for each in family.samples)
         return {"".join([one.name, *(f"{{{label}}}" for label in one.labels.values())]): one.value for one in samples}
 
-    def engine(self) -> psutil.Process | None:
-        """The engine's process."""
-        for child in self.process.children():
+    def taken(self) -> dict[str, tuple[int, float]]:
+        """Bytes of memory and seconds of the processor, of the server's process and of the engine's; 0 without one."""
+        found = {"server": (0, 0.0), "engine": (0, 0.0)}
+        for process in (self.process, *self.process.children()):
             with suppress(psutil.Error):  # it has ended meanwhile
-                if any("spawn_main" in part for part in child.cmdline()):
-                    return child
-        return None
+                if process is self.process or any("spawn_main" in part for part in process.cmdline()):
+                    name = "server" if process is self.process else "engine"
+                    found[name] = process.memory_info().rss, sum(process.cpu_times()[:2])
+        return found
 
-    def each(self, figure: Callable[[psutil.Process], float]) -> dict[str, float]:
-        """A figure of the server's process, and of the engine's; 0 without one."""
-        engine = self.engine()
-        return {"server": figure(self.process), "engine": 0 if engine is None else figure(engine)}
+    def __enter__(self) -> "Served":
+        return self
 
-    def stop(self) -> float:
-        """SIGTERM; seconds until it has ended."""
-        begun = time.monotonic()
-        self.process.send_signal(signal.SIGTERM)
+    def __exit__(self, *exception: object) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
         try:
             status = self.process.wait(LONGEST_STOP)
         except psutil.TimeoutExpired:
@@ -92,26 +83,6 @@ class Served:
             raise RuntimeError(f"the server has not ended {LONGEST_STOP:g} s after SIGTERM") from None
         if status != 0:
             raise RuntimeError(f"the server ended with status {status}")
-        return time.monotonic() - begun
-
-    def __enter__(self) -> "Served":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self.process.poll() is None:
-            with suppress(RuntimeError):
-                self.stop()
-
-
-async def settle(served: Served, holds: Callable[[], bool] = lambda: True) -> dict[str, float]:
-    """Wait until no session is left, and something holds; the metrics then, or once that takes too long."""
-    until = time.monotonic() + SETTLED
-    while True:
-        found = await asyncio.to_thread(served.metrics)
-        left = found["duplexmt_sessions"] or found["duplexmt_streams"] or not holds()
-        if not left or time.monotonic() > until:
-            return found
-        await asyncio.sleep(0.5)
 
 
 class Reference:
@@ -193,8 +164,6 @@ class Speaker(AsyncClient):
         pace: characters a second; infinite for all at once.
         begin: when the first of them are there, by `time.monotonic`, as the event loop's; 0 for at once.
         deadline: when it gives up.
-        silence: seconds without a word, a ping answered included, after which the connection is taken for lost.
-        headers: of its handshakes.
         misheard: draws what of it is misheard, and put right a moment later; None for one who is understood.
 
     Attributes:
@@ -204,8 +173,10 @@ class Speaker(AsyncClient):
         told: seconds from the first ack, or the first text, to `error` where that says to come back later.
         made: replacements: position, what the server had there, and what it has now.
         done: whether all was translated.
-        handed_back: position from which another session has to go on, where a server stops or has lost this one.
+        ended_by: code of the error that ended the session before its time.
     """
+
+    ping = answer = 10.0
 
     def __init__(
         self,
@@ -215,19 +186,15 @@ class Speaker(AsyncClient):
         *,
         begin: float = 0.0,
         deadline: float = math.inf,
-        silence: float = 20.0,
-        headers: Mapping[str, str] | None = None,
         misheard: random.Random | None = None,
     ) -> None:
         super().__init__(url, patience=math.inf)
         self.text, self.pace, self.begin, self.deadline, self.misheard = text, pace, begin, deadline, misheard
-        self.ping = self.answer = silence / 2
-        self.headers = headers
         self.events: list[tuple[float, dict[str, Any]]] = []
         self.closes, self.errors, self.told = list[int](), list[str](), list[float]()
         self.made: list[tuple[int, str, str]] = []
         self.done = False
-        self.handed_back: int | None = None
+        self.ended_by: str | None = None
         self._could = 0.0  # when the connection at hand had text and could take it
 
     @property
@@ -266,20 +233,10 @@ class Speaker(AsyncClient):
         except TimeoutError:
             pass
         except ServerError as error:
-            if error.code in ("restart", "unknown_session", "expired"):
-                self.handed_back = self.events[self._over() - 1][1]["source"] if self._over() else 0
+            self.ended_by = error.code
         finally:
             speaking.cancel()
         return self
-
-    def kept(self) -> str:
-        """What was shown of the sentences that are over: a session that goes on where this was handed back follows."""
-        return "".join(event["text"] for _, event in self.events[: self._over()])
-
-    def _over(self) -> int:
-        """Number of events after which the last line, or sentence that has all its text, was over."""
-        ends = [event["event"] == "line" or event.get("reason") == "end_token" for _, event in self.events]
-        return max((number for number, end in enumerate(ends, start=1) if end), default=0)
 
     async def _speak(self) -> None:
         said = 0
@@ -304,11 +261,9 @@ class Speaker(AsyncClient):
             await asyncio.sleep(max(0.0, next_tick - now) if said < len(self.text) else 0.0)
         self.end()
 
-    # --- what it notes -----------------------------------------------------------------------------------------------
-
     def _connect(self, **options: Any) -> connect:
         self.closes.append(0)
-        return super()._connect(additional_headers=self.headers, **options)
+        return super()._connect(**options)
 
     async def _talk(self, socket: ClientConnection) -> float | None:
         self.closes[-1], self._could = 1006, time.monotonic()
@@ -342,11 +297,3 @@ class Speaker(AsyncClient):
             raise AssertionError("a snapshot: the frames should have been kept")
         self.events.append((time.monotonic(), event))
         super()._show(event)
-
-
-def opened(url: str) -> connect:
-    """A connection, as a context manager."""
-    return connect(
-        url, subprotocols=[Subprotocol("duplexmt.v1")], compression=None, max_size=None, max_queue=None,
-        ping_interval=None, open_timeout=None, close_timeout=1, proxy=None,
-    )  # fmt: skip

@@ -1,6 +1,7 @@
 """What benchmarks share: their command line, shapes with random weights, seconds in turns, and who measured."""
 
 import argparse
+import json
 import platform
 import statistics
 import subprocess
@@ -35,13 +36,8 @@ SHAPES: dict[str, tuple[dict[str, Any], int]] = {  # with their vocabularies
     "slice": (QWEN | {"num_hidden_layers": 4}, QWEN_VOCABULARY),
     "qwen": (QWEN, QWEN_VOCABULARY),
 }
-LORA = {
-    "rank": 64, "alpha": 128, "dropout": 0.0,
-    "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
-}  # fmt: skip
-
-
-# --- command lines ---------------------------------------------------------------------------------------------------
+MATRICES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+LORA = {"rank": 64, "alpha": 128, "dropout": 0.0, "target_modules": MATRICES}
 
 
 def command(description: str | None) -> argparse.ArgumentParser:
@@ -78,9 +74,6 @@ def add_shape(parser: argparse.ArgumentParser) -> None:
 
     usual = "qwen" if torch.cuda.is_available() else "small"
     parser.add_argument("--shape", type=shape, choices=SHAPES, default=usual, help=f"default here: {usual}")
-
-
-# --- steps and seconds -----------------------------------------------------------------------------------------------
 
 
 def training_step(
@@ -152,8 +145,4 @@ def machine() -> dict[str, Any]:
 
 def rounded(value: Any) -> Any:
     """Floats in it to four significant digits."""
-    if isinstance(value, dict):
-        return {name: rounded(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [rounded(part) for part in value]
-    return float(f"{value:.4g}") if isinstance(value, float) else value
+    return json.loads(json.dumps(value), parse_float=lambda text: float(f"{float(text):.4g}"))

@@ -53,12 +53,11 @@ def model_of(shape: dict[str, Any], adaptation: str) -> DecoderModel:
     return DecoderModel(backbone if adaptation == FULL else add_lora(backbone, **LORA), k=3, anchor=128)
 
 
-def module_of(shape: dict[str, Any], adaptation: str, recompute: str) -> PrefixTranslation:
+def module_of(shape: dict[str, Any], adaptation: str, recompute: str = "nothing") -> PrefixTranslation:
     """What trains it."""
     model = model_of(shape, adaptation)
     model.recompute(recompute)
-    tokens = StreamTokens(end=0, seed=1, source_prefix=(), target_prefix=())
-    return PrefixTranslation(model, tokens, learning_rate=1e-4, warmup_steps=0)
+    return PrefixTranslation(model, StreamTokens(end=0, seed=1), learning_rate=1e-4, warmup_steps=0)
 
 
 def batch_of(pairs: int, tokens: int) -> Any:
@@ -115,8 +114,7 @@ def numbers(module: nn.Module) -> Counter[str]:
         kind = "trained" if weight.requires_grad else "matrices" if inside and weight.ndim == 2 else "rest"
         found[kind] += weight.numel()
         if not inside:
-            found["outside"] += weight.numel()
-            found["trained_outside"] += weight.numel() * weight.requires_grad
+            found.update(outside=weight.numel(), trained_outside=weight.numel() * weight.requires_grad)
     return found
 
 
@@ -132,19 +130,17 @@ def counted(shape: dict[str, Any], frozen: str, devices: int, act: int, count: d
         inside = (0 if rounded else matrices) + weights - outside
         gathered = outside + 4 * count["trained_outside"] + 2 * inside / shape["num_hidden_layers"]
     parts = {
-        "weights": kept,
-        "gathered": gathered,
-        "gradients": 4 * count["trained"] / devices,
+        "weights": kept, "gathered": gathered, "gradients": 4 * count["trained"] / devices,
         "moments": MOMENTS * count["trained"] / devices,
         "activations": act,  # with the copies of trained weights in half precision
-    }
+    }  # fmt: skip
     return {name: round(value / GB, 2) for name, value in parts.items()} | {"all": round(sum(parts.values()) / GB, 1)}
 
 
 def check(pairs: int, tokens: int) -> float:
     """Bytes counted over bytes taken, of what a small step in float32 saves for its backward pass on this CPU."""
     shape = qwen(512, 1536, layers=6, heads=8) | {"vocab_size": 8_000}
-    module, batch = module_of(shape, FULL, "nothing"), batch_of(pairs, tokens)
+    module, batch = module_of(shape, FULL), batch_of(pairs, tokens)
     kept = saved(module, batch, None)
     ctypes.CDLL(None).malloc_trim(0)  # or the next step would fit into what this one has left free
     before = psutil.Process().memory_info().rss

@@ -147,14 +147,14 @@ def main() -> int:
     out, only = asked.out.resolve(), [name for name in asked.only.split(",") if name]
     if unknown := [name for name in only if name not in MEASUREMENTS]:
         parser.error(f"--only {unknown[0]}: there are {', '.join(MEASUREMENTS)}")
+    if asked.list:
+        print("\n".join(f"{name:20}python {shlex.join(arguments)}" for name, arguments in commands(out).items()))
+        return 0
     out.mkdir(parents=True, exist_ok=True)
     ends = inf if asked.more else time.monotonic() + 60 * MINUTES
     before = {name: out / f"{name}.json" for name in MEASUREMENTS if (out / f"{name}.json").exists()}
     results = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in before.items()}
     for name, arguments in commands(out).items():
-        if asked.list:
-            print(f"{name:20}python {shlex.join(arguments)}")
-            continue
         wanted = name in only if only else asked.more or name not in MORE
         left = min(MEASUREMENTS[name][0], ends - time.monotonic())
         if not wanted or "cut" not in results.get(name, {"cut": ""}):
@@ -166,8 +166,6 @@ def main() -> int:
         shutil.rmtree(out / name, ignore_errors=True)  # a run's folder
         results[name] = run(arguments, out / f"{name}.log", left)
         write_whole(out / f"{name}.json", f"{json.dumps(results[name])}\n")
-    if asked.list:
-        return 0
     text = summary(results)
     (out / "summary.md").write_text(text, encoding="utf-8")
     print(text, end="")

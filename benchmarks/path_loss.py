@@ -16,6 +16,7 @@ built-in corpus. All model folders must share a tokenizer for their losses to co
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from math import isnan, nan
 from pathlib import Path
 from statistics import fmean
@@ -26,19 +27,26 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.held_out import BATCH, examples, guided, held_out_pairs
 from benchmarks.measuring import command, count
+from duplexmt.common.pair import Pair
 from duplexmt.data.batch import Batch, Example, collate
+from duplexmt.data.builtin import builtin_corpus
+from duplexmt.data.copying import target_ids
 from duplexmt.decoder.decoder_options import MULTI_PATH
+from duplexmt.decoder.heads import read_ahead
 from duplexmt.decoder.schedules import DELAYS
 from duplexmt.drawing.table import to_markdown
+from duplexmt.evaluation.decoding import DECODING, Decoding
+from duplexmt.evaluation.pairs import pairs_for
 from duplexmt.metrics.latency import average_lagging
 from duplexmt.model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from duplexmt.policy.decoding_options import check_theta
+from duplexmt.policy.guide import guide
 from duplexmt.policy.heatmap import losses_of_head
 
 THETAS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 WHOLE = "whole source"
+BATCH = 25  # pairs
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -70,15 +78,54 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(str(failed))
 
 
-def threshold_rows(p_emit: Sequence[Sequence[float]], theta: float) -> list[int]:
-    """Row in which each target token is written when EMIT follows from `p(EMIT) > θ`.
+def held_out_pairs(loaded: ModelFolder, limit: int | None, file: str | None = None) -> list[Pair]:
+    """The first `limit` (None: all) test pairs of a file, with a source and a target a line; or of an evaluation's
+    folder, its sentences and first references; or of the built-in corpus the model was trained on.
 
-    Args:
-        p_emit: `[X, Y]`; the last column is the end token's.
-
-    Returns:
-        `[Y]`; the end token is written in the last row, as in decoding.
+    Raises:
+        ValueError: for a model of another corpus without a file, a bad file, or an unfinished evaluation.
     """
+    data = loaded.info["data"]
+    if file is not None and (Path(file) / DECODING).is_file():
+        evaluation = Decoding.read(Path(file))
+        evaluation.check_complete()
+        records = evaluation.sorted(next(iter(evaluation.points)))
+        pairs = [Pair(record["source"], record["references"][0]) for record in records]
+    elif file is not None:
+        pairs = pairs_for(loaded, file)
+    elif data.get("corpus") == "builtin":
+        test = builtin_corpus(data["train_size"], data["validation_size"], data["test_size"], data["seed"])["test"]
+        pairs = [Pair(pair.source, pair.target) for pair in test]
+    else:
+        raise ValueError(
+            f"the model was trained on corpus {data.get('corpus')!r}, which is not kept with it: give test pairs, one "
+            "source and target a line, or the folder of an evaluation, with --pairs"
+        )
+    return pairs[:limit]
+
+
+def examples(loaded: ModelFolder, pairs: Sequence[Pair]) -> list[Example]:
+    """Both streams of each pair.
+
+    Raises:
+        ValueError: for no pairs, or one without tokens on either side.
+    """
+    if not pairs:
+        raise ValueError("no sentence pairs: give some with --pairs FILE")
+    sources = [pair.source for pair in pairs]
+    contexts = loaded.sources.ids([pair.before for pair in pairs])
+    targets = target_ids(loaded.tokenizer, [pair.target for pair in pairs], sources, loaded.tokens.copy_tokens)
+    found = list(zip(loaded.sources.ids(sources), targets, contexts, strict=True))
+    for number, (source, target, _) in enumerate(found, 1):
+        if not source or not target:
+            side = "target" if source else "source"
+            raise ValueError(f"pair {number} has a {side} without tokens: {pairs[number - 1]}; take it out")
+    return [loaded.tokens.example(*ids) for ids in found]
+
+
+def threshold_rows(p_emit: Sequence[Sequence[float]], theta: float) -> list[int]:
+    """Row in which each target token is written, `[Y]`, where EMIT is p(EMIT) > θ, of `[X, Y]`; the end token, the last
+    column's, in the last row, as in decoding."""
     X, Y = len(p_emit), len(p_emit[0])
     rows, x = [], 0
     for y in range(Y - 1):
@@ -164,9 +211,13 @@ def path_losses(loaded: ModelFolder, examples: Sequence[Example], thetas: Sequen
 
 def _grid_paths(loaded: ModelFolder, batch: Batch, thetas: Sequence[float]) -> Iterator[tuple[str, float, float]]:
     """Setting, AL and summed loss of every path through each pair's grid."""
-    found, p_emit = guided(loaded, batch, lam=0.0)
-    for heatmap, p in zip(found.cells.padded(found.heatmap), p_emit, strict=True):
-        X, Y = p.shape
+    model: Any = loaded.model
+    rule = loaded.rule
+    found = guide(model, loaded.tokens, batch, 0.0, words=rule.words)
+    decided = torch.cat([model.decide(states, rule.certainty)[0] for states in found.hidden.split(256)])
+    each = zip(found.cells.padded(found.heatmap), found.cells.padded(decided), batch.shapes, strict=True)
+    for (heatmap, p_emit, (X, Y)), inner in zip(each, found.inner or repeat(None), strict=False):
+        p = read_ahead(p_emit[:X, :Y], rule.k_min, inner and inner[:Y])
         paths = {f"θ={theta:g}": threshold_rows(p.tolist(), theta) for theta in thetas}
         paths |= {f"k={k}": schedule_rows(k, X, Y) for k in DELAYS} | {WHOLE: [X - 1] * Y}
         for setting, rows in paths.items():

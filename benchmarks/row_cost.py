@@ -80,11 +80,6 @@ def step_of(shape: str, kind: str, batch: Batch) -> Callable[[int], None]:
     return training_step(module, loss_of)
 
 
-def user_time() -> float:
-    """Seconds of the processor that this process has taken outside the system's calls."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
-
-
 def main() -> None:
     """Measure, print a table and the JSON line."""
     parser = command(__doc__)
@@ -98,7 +93,8 @@ def main() -> None:
     for length in PAIRS[shape]:
         batch = pairs_of(shape, length)
         kinds = ["waitk", "four rows", *["all rows"] * (shape == "small" or length < 65)]
-        seconds = in_turns({kind: step_of(shape, kind, batch) for kind in kinds}, arguments.steps, user_time)
+        works = {kind: step_of(shape, kind, batch) for kind in kinds}
+        seconds = in_turns(works, arguments.steps, lambda: resource.getrusage(resource.RUSAGE_SELF).ru_utime)
         ratios = {kind: own / seconds["waitk"] for kind, own in seconds.items()}
         result["ratio_vs_waitk"][str(length)] = ratios
         if "all rows" in seconds:

@@ -109,11 +109,11 @@ class Measure(L.Callback):
         self.flops += module.step_flops(batch)
         is_last = self.steps == int(trainer.num_training_batches) - 1  # if another is to be looked at
         if is_last or now() - self.begun >= self.seconds:
-            seconds, pairs = now() - self.begun, sum(map(len, self.shapes))
+            seconds, pairs, steps = now() - self.begun, sum(map(len, self.shapes)), len(self.shapes)
             rate = matmul_rate(module.device, half_precision(str(trainer.precision)) or torch.float32)
             self.found = {
-                "pairs": pairs / len(self.shapes),
-                "step_ms": 1e3 * seconds / len(self.shapes),
+                "pairs": pairs / steps,
+                "step_ms": 1e3 * seconds / steps,
                 "pairs_per_second": pairs / seconds,
                 "positions_per_second": self.positions / seconds,
                 "minutes": 100_000 / (pairs / seconds) / 60,
@@ -163,10 +163,11 @@ def corpus(folder: Path, vocabulary: int) -> None:
             print(*sides, sep="\t", file=file)
 
 
-def settings_of(part: str, folder: Path, arguments: Namespace) -> Any:
-    """The configuration of a part, with a backbone of random weights."""
+def trained(part: str, folder: Path, arguments: Namespace) -> Measure:
+    """A part, by `train.py`, with a backbone of random weights."""
     from hydra import compose, initialize_config_dir
 
+    import train
     from duplexmt.config import TrainSettings, settings
 
     given = [
@@ -177,19 +178,12 @@ def settings_of(part: str, folder: Path, arguments: Namespace) -> Any:
     ]  # fmt: skip
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         cfg = settings(TrainSettings, compose("train", given))
-    return replace(cfg, model=replace(cfg.model, backbone=None, architecture=SHAPES[arguments.shape][0]))
-
-
-def trained(part: str, folder: Path, arguments: Namespace) -> Measure:
-    """A part, by `train.py`."""
-    import train
-
+    cfg = replace(cfg, model=replace(cfg.model, backbone=None, architecture=SHAPES[arguments.shape][0]))
     measure, looks_of = Measure(arguments.seconds), train.looks_of
     train.looks_of = lambda *_: (measure,)  # type: ignore[assignment,return-value]
-    run = folder / part
-    run.mkdir()
+    (run := folder / part).mkdir()
     try:
-        train.train(settings_of(part, folder, arguments), run, part, None)
+        train.train(cfg, run, part, None)
     except Measured:
         return measure
     finally:
@@ -246,9 +240,8 @@ def main(given: Iterable[str] | None = None) -> None:
     """Measure; the last line is the result."""
     parser = command(__doc__)
     known = [*PARTS, HUGGING_FACE]
-    parser.add_argument(
-        "--parts", type=some_of(known), default="rows,hugging_face,waitk", help=f"of {', '.join(known)}"
-    )
+    usual = "rows,hugging_face,waitk"
+    parser.add_argument("--parts", type=some_of(known), default=usual, help=f"of {', '.join(known)}")
     parser.add_argument("--seconds", type=count, default=20, help="of the steps that count, of each part")
     add_shape(parser)
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="of train.py")
@@ -264,7 +257,7 @@ def main(given: Iterable[str] | None = None) -> None:
         for part in arguments.parts:
             try:
                 if part == HUGGING_FACE:
-                    result[part] = hugging_face(before, arguments) if before is not None else None
+                    result[part] = before and hugging_face(before, arguments)
                 else:
                     before = None
                     before = trained(part, folder, arguments)

@@ -29,15 +29,10 @@ from duplexmt.evaluation.scoring import score
 from duplexmt.evaluation.seeds import mean_over_seeds
 from duplexmt.metrics.alignment import word_alignments
 
-NAMES = ("low", "middle", "high")
-
 
 def crossing(partners: Sequence[int]) -> float:
     """Share of the pairs of aligned target words whose source words stand the other way round; 0 without a pair.
-
-    Args:
-        partners: of each target word the source word it is aligned to, counted from 1, or 0 for none.
-    """
+    `partners` are the source words of the target words, counted from 1, or 0 for none."""
     pairs = [one > other for one, other in combinations([partner for partner in partners if partner], 2)]
     return sum(pairs) / len(pairs) if pairs else 0.0
 
@@ -46,7 +41,7 @@ def thirds(values: Sequence[float]) -> dict[str, list[int]]:
     """Indices of the lowest, middle and highest values, as many of each as can be; equal ones in their order."""
     order = sorted(range(len(values)), key=lambda i: values[i])
     bounds = [round(len(order) * part / 3) for part in range(4)]
-    return {name: sorted(order[a:b]) for name, a, b in zip(NAMES, bounds, bounds[1:], strict=False)}
+    return {name: sorted(order[a:b]) for name, a, b in zip(("low", "middle", "high"), bounds, bounds[1:], strict=False)}
 
 
 def main() -> None:

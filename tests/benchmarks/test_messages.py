@@ -23,7 +23,7 @@ import pytest
             ["--kinds", "rows,int8"],
             "--kinds: int8: there are grid, grid_io_off, rows, rows_int8, rows",
         ),
-        ("gold_alignment", ["nowhere"], "error: model_folder='nowhere' does not exist"),
+        ("path_loss", ["nowhere"], "error: model_folder='nowhere' does not exist"),
         ("row_cost", ["--steps", "0"], "--steps: 0: must be a whole number, at least 1"),
         (
             "training_speed",

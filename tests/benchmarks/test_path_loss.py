@@ -7,14 +7,34 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks import path_loss
-from benchmarks.path_loss import at_latency_of_k, lagging, path_losses, schedule_rows, threshold_rows
+from benchmarks.path_loss import (
+    at_latency_of_k,
+    examples,
+    held_out_pairs,
+    lagging,
+    path_losses,
+    schedule_rows,
+    threshold_rows,
+)
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens
 from duplexmt.metrics.latency import average_lagging
+from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.model_folder.manifest import write_manifest
 from duplexmt.policy.decoding_options import EmitRule
 from tests.decoder.oracle import hugging_face_logits
-from tests.helpers import SENTENCES, float64, tiny_backbone, tiny_grid, tiny_prefix, tiny_tokenizer, trained
+from tests.helpers import (
+    SENTENCES,
+    as_pairs,
+    float64,
+    spoken_grid,
+    tiny_backbone,
+    tiny_grid,
+    tiny_prefix,
+    tiny_tokenizer,
+    trained,
+)
 from tests.model_folder.test_artifact import save
+from tests.scripted import TEST, evaluated, point
 
 TOKENS = StreamTokens(end=0, seed=1)
 EXAMPLES = [TOKENS.example(source, target) for source, target in (((5, 6, 7), (8, 9)), ((4,), (3, 2, 9, 6)))]
@@ -148,3 +168,36 @@ def test_the_script_takes_model_folders_and_names_what_is_wrong(tmp_path, capsys
     with pytest.raises(SystemExit):
         path_loss.main([str(tmp_path / "nothing"), "--pairs", str(pairs)])
     assert "nothing" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    folder = save(tmp_path_factory.mktemp("run") / "model", spoken_grid(), tokens=stream_tokens(tiny_tokenizer()))
+    return load_model_folder(folder)
+
+
+def test_pairs_of_another_corpus_must_be_given(loaded, tmp_path):
+    with pytest.raises(ValueError, match="with --pairs"):
+        held_out_pairs(loaded, None)
+    file = tmp_path / "pairs.tsv"
+    file.write_text("\n".join("\t".join(pair) for pair in SENTENCES), encoding="utf-8")
+    loaded.info["data"] |= {"source_field": 0, "target_field": 1}
+    assert held_out_pairs(loaded, 3, str(file)) == as_pairs(SENTENCES[:3])
+
+
+def test_pairs_of_an_evaluation_are_its_sentences_and_first_references(loaded, tmp_path):
+    evaluated(tmp_path, [point("grid", 0.5), point("grid", 0.9)])
+    found = held_out_pairs(loaded, 2, str(tmp_path))
+    assert found == as_pairs(list(zip(TEST.sources, [first for first, *_ in TEST.references], strict=True))[:2])
+    evaluated(tmp_path / "killed", [point("grid", 0.5)], stop_after=1)
+    with pytest.raises(ValueError, match="killed"):
+        held_out_pairs(loaded, 2, str(tmp_path / "killed"))
+
+
+def test_a_side_without_tokens_is_named(loaded):
+    with pytest.raises(ValueError, match="pair 2 has a target without tokens"):
+        examples(loaded, as_pairs([SENTENCES[0], ("我好。", "")]))
+    with pytest.raises(ValueError, match="pair 1 has a source without tokens"):
+        examples(loaded, as_pairs([("", "Good.")]))
+    with pytest.raises(ValueError, match="no sentence pairs"):
+        examples(loaded, [])

@@ -5,13 +5,15 @@ import importlib.util
 import os
 import random
 import signal
+import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from benchmarks.live_clients import BUSY, Reference, Speaker
+from benchmarks.live_clients import Reference, Speaker
 from duplexmt.data.builtin import builtin_corpus
+from duplexmt.protocol.messages import Close
 
 from .live_server import until
 
@@ -63,6 +65,36 @@ def ready():
     return found
 
 
+class Customer(Speaker):
+    """One whom a header leads to the same replica each time."""
+
+    ping = answer = 5.0
+
+    def _connect(self, **options):
+        return super()._connect(additional_headers={"x-session-id": self.name}, **options)
+
+    def over(self):
+        """Number of events after which the last line, or sentence that has all its text, was over."""
+        ends = [event["event"] == "line" or event.get("reason") == "end_token" for _, event in self.events]
+        return max((number for number, end in enumerate(ends, start=1) if end), default=0)
+
+    @property
+    def is_lost(self):
+        """Whether another session has to go on after what is over."""
+        return self.ended_by in ("restart", "unknown_session", "expired")
+
+    def rest(self):
+        """The one that does."""
+        source = self.events[self.over() - 1][1]["source"] if self.over() else 0
+        return customer(self.text[source:], name=self.name)
+
+
+def customer(text, name, **how):
+    found = Customer(f"ws://127.0.0.1:{PORT}/v1/live", text, deadline=time.monotonic() + 120, **how)
+    found.name = name
+    return found
+
+
 def test_a_replica_is_killed_under_load_and_its_sessions_go_on_at_the_other(replicas, folder):
     reference = Reference(str(folder), 12, 3)
     texts = ["".join(f"{line}\n" for line in LINES[10 * number : 10 * number + 6]) for number in range(SPEAKERS)]
@@ -70,24 +102,14 @@ def test_a_replica_is_killed_under_load_and_its_sessions_go_on_at_the_other(repl
         reference(text)
 
     async def speak():
-        clock, chance = asyncio.get_running_loop().time, random.Random(1)
-        speakers = [
-            Speaker(
-                f"ws://127.0.0.1:{PORT}/v1/live", text, pace=10.0, deadline=clock() + 120, silence=10.0,
-                headers={"x-session-id": f"{chance.random()}"},
-            )
-            for text in texts
-        ]  # fmt: skip
+        chance = random.Random(1)
+        speakers = [customer(text, f"{chance.random()}", pace=10.0) for text in texts]
         speaking = [asyncio.create_task(speaker.run()) for speaker in speakers]
-        while not all(speaker.written for speaker in speakers) and clock() < speakers[0].deadline:
+        while not all(speaker.written for speaker in speakers) and time.monotonic() < speakers[0].deadline:
             await asyncio.sleep(0.1)
         os.kill(replicas()[0], signal.SIGKILL)
         await asyncio.gather(*speaking)
-        rests = [
-            Speaker(speaker.url, speaker.text[speaker.handed_back :], deadline=clock() + 120, headers=speaker.headers)
-            for speaker in speakers
-            if speaker.handed_back is not None
-        ]
+        rests = [speaker.rest() for speaker in speakers if speaker.is_lost]
         await asyncio.gather(*(rest.run() for rest in rests))
         return speakers, rests
 
@@ -97,10 +119,11 @@ def test_a_replica_is_killed_under_load_and_its_sessions_go_on_at_the_other(repl
     for speaker in speakers:
         expected = reference(speaker.text)
         assert expected.startswith(speaker.written)
-        if speaker.handed_back is None:
+        if not speaker.is_lost:
             assert (speaker.done, speaker.written) == (True, expected)
-            assert speaker.closes == [BUSY] * len(speaker.told) + [1000]  # busy while the model was loaded
+            assert speaker.closes == [Close.BUSY] * len(speaker.told) + [1000]  # busy while the model was loaded
         else:
             rest = next(rests)
             assert rest.done
-            assert f"{speaker.kept()} {rest.written}".split() == expected.split()
+            kept = "".join(event["text"] for _, event in speaker.events[: speaker.over()])
+            assert f"{kept} {rest.written}".split() == expected.split()

@@ -77,7 +77,7 @@ LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (WARNING|ERROR) [\w.]+:
 
 
 def test_text_is_that_of_translate_py_though_the_engine_hangs_and_an_end_is_orderly(folder, capfd):
-    """One server, whose engine is stopped, and which is then told to end; `test_faults.py` has others."""
+    """One server, whose engine is stopped, and which is then told to end; `test_client.py` has engines that die."""
     expected = succeeded(run("translate.py", f"model_folder={folder}", stdin=TEXT.encode())).stdout
     with served(folder, "step_deadline=4") as process:
         with Client(process.address) as plain:

@@ -1,46 +1,49 @@
-"""A few faults of the campaign, at `serve.py` as a user starts it: `benchmarks/serve_load.py` has 300 of them."""
+"""What `benchmarks/serve_load.py` makes of what speakers note, and the command at a server with a tiny model."""
 
 import asyncio
+import json
+import random
+import sys
+import time
+from itertools import cycle
 
 import pytest
 
-from benchmarks import serve_faults, serve_load
-from benchmarks.live_clients import Reference, Speaker
+from benchmarks import serve_load
+from benchmarks.live_clients import Reference, Served, Speaker
 from benchmarks.serve_load import latencies
+from tests.helpers import SENTENCES
+from tests.serving.live_server import tiny_folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("run") / "model", "characters")
 
 
 @pytest.mark.slow
-def test_faults_lose_and_change_no_shown_text_and_disturb_nobody_else(folder, monkeypatch):
-    monkeypatch.setattr(serve_faults, "JOINERS", 2000)
+def test_the_command_compares_a_server_with_its_engine_and_each_text_with_that_of_translate_py(
+    folder, monkeypatch, capsys
+):
+    for name, size in {"TURNS": 1, "AT_ONCE_SAID": 60}.items():
+        monkeypatch.setattr(serve_load, name, size)
+    monkeypatch.setattr(sys, "argv", f"it --model-folder {folder} --quick --active 2 --only throughput".split())
+    serve_load.main()
+    found = json.loads(capsys.readouterr().out)["throughput"]
+    assert found["share_of_same_sentences"] > 0
+    assert found | {"speakers": 2, "texts_lost_or_changed": 0, "disturbed": 0} == found
+
+
+@pytest.mark.slow
+def test_what_is_shown_of_one_who_is_misheard_is_known(folder):
     reference = Reference(str(folder), serve_load.TARGET_TOKENS, serve_load.MAX_REPEATS)
-    make = serve_load.Texts(seed=1)
-    campaign = serve_faults.Campaign(str(folder), reference, [make(30) for _ in range(4)], seed=1)
-    left_out = {"terminated", "engine_hung", "storm"}  # for their time
-    kinds = [kind for kind in serve_faults.KINDS if kind not in left_out]
-    found = asyncio.run(campaign.run(kinds))
-    assert found["first_failures"] == []
-    assert found["faults"] == len(kinds)
-    assert found["bystanders"] >= serve_faults.BYSTANDERS
-    assert found["engines_started"] == 2
-    assert [found[name] for name in ("texts_lost_or_changed", "bystanders_affected", "sessions_left")] == [0, 0, 0]
-
-
-def test_the_whole_campaign_has_all_kinds_of_faults_in_their_proportions():
-    kinds = serve_faults.faults_of(300, serve_load.random.Random(1))
-    assert len(kinds) == 300
-    assert {kind: kinds.count(kind) for kind in kinds} == {kind: n for kind, (_, n) in serve_faults.KINDS.items()}
-
-
-def test_a_changed_text_is_found():
-    campaign = serve_faults.Campaign("none", str, ["ab"], seed=1)
-    for written, well, changed in (("A", True, 1), ("A", False, 0), ("AX", False, 1), ("AB", False, 0)):
-        campaign.counts["texts_lost_or_changed"] = 0
-        with pytest.raises(serve_faults.FaultError, match="was shown"):
-            campaign.compare(written, "AB", well=well)
-        assert campaign.counts["texts_lost_or_changed"] == changed
-    campaign.compare("AB", "AB")
-    campaign.compare("A", "AB", whole=False)
-    assert (campaign.counts["texts_compared"], campaign.counts["texts_lost_or_changed"]) == (6, 0)
+    text = "".join(source for source, _ in SENTENCES[:4])
+    with Served(str(folder)) as served:
+        speaker = Speaker(served.url, text, 10.0, deadline=time.monotonic() + 300, misheard=random.Random(1))
+        asyncio.run(speaker.run())
+        assert served.taken()["engine"] > (0, 0.0)
+    assert speaker.made
+    assert (speaker.done, speaker.written) == (True, speaker.expected(reference))
 
 
 def test_latencies_leave_out_waits_of_the_policy_and_keep_those_for_the_server():
@@ -70,7 +73,7 @@ def test_latencies_leave_out_waits_of_the_policy_and_keep_those_for_the_server()
 
 def test_the_reference_says_how_many_characters_each_event_takes(folder):
     reference = Reference(str(folder), serve_load.TARGET_TOKENS, serve_load.MAX_REPEATS)
-    text = serve_load.Texts(seed=1)(60)
+    text = serve_load.text_of(cycle(source for source, _ in SENTENCES), 30)
     due = reference.due(text)
     assert due == sorted(due)
     assert due[-1] == len(text)
