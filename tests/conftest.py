@@ -22,10 +22,17 @@ hypothesis.settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with the most slow tests, then with the most tests, come first: no process is left with one at the end."""
+    """Files with the most slow tests, then with the most tests, come first: no process is left with one at the end.
+
+    Those of the live server wait for browsers and clocks, so they are spread among the others, which keep a core busy.
+    """
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     tests = Counter(item.path for item in items)
-    items.sort(key=lambda item: (-slow[item.path], -tests[item.path]))
+    files, place = sorted(tests, key=lambda path: (-slow[path], -tests[path])), {}
+    for waits in (False, True):
+        group = [path for path in files if (path.parent.name == "serving") == waits]
+        place |= {path: number / len(group) for number, path in enumerate(group)}
+    items.sort(key=lambda item: place[item.path])
 
 
 def pytest_collection_finish() -> None:
