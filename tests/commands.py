@@ -12,6 +12,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
 from pathlib import Path
@@ -103,5 +104,6 @@ def _main(command, around, cwd, streams, figures):
             runpy.run_path(command[0], run_name="__main__")
         else:
             runpy.run_module(command[0], run_name="__main__", alter_sys=True)
-    finally:
-        atexit._run_exitfuncs()  # a forked process leaves them out
+    finally:  # a forked process leaves out what ends a script
+        threading._shutdown()  # pools of processes are let go, which would wait for work for five minutes
+        atexit._run_exitfuncs()
