@@ -15,6 +15,7 @@ from duplexmt.analysis.alignment_heads import attended, brought_by
 from duplexmt.analysis.sentence_grid import sentence_grid
 from duplexmt.data.batch import Example, collate
 from duplexmt.data.tokenizer import StreamTokens
+from duplexmt.kernels import products
 from duplexmt.policy.decoding_options import Adaptive, EmitRule
 from duplexmt.policy.guide import guide
 from duplexmt.streaming.events import collect
@@ -176,8 +177,9 @@ def test_nothing_of_a_planned_step_waits_for_the_host(training):
 
 
 @pytest.mark.parametrize(("training", "most"), [({"rows": 3, **DRAWN}, 585), ({"k": 2}, 370)], ids=str)
-def test_a_planned_step_dispatches_few_operators(training, most):
-    """Forward and backward pass of two layers."""
+def test_a_planned_step_dispatches_few_operators(training, most, monkeypatch):
+    """Forward and backward pass of two layers, with PyTorch's own products whatever the processor."""
+    monkeypatch.setattr(products, "onednn_is_faster", lambda: False)
     step, _ = planned_step(training, "cpu")
     step()
     with Operators() as seen:
