@@ -66,6 +66,8 @@ class Drafting(Policy[Any]):
                 yield from stream.take()
             for token in draft.text[len(stream.written) :]:
                 yield stream.put(token)
+            while draft.reason == "end_token" and not stream.over:
+                yield stream.put(stream.engine.tokens.end)
             yield stream.over_for(draft.reason)
 
     @abstractmethod

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..data.copying import begins_number, copied_runs, is_number, open_run
+from ..data.copying import IN_WORD, begins_number, copied_runs, is_number, open_run
 from ..data.tokenizer import decode
 from ..decoder.cache import TARGET, Append, Run
 from ..decoder.decoder_options import VISIBLE_LENGTH
@@ -213,15 +213,23 @@ class Stream:
         the number."""
         copy_tokens = self.engine.tokens.copy_tokens
         digit = self.number_begun(token)
-        if token not in copy_tokens and not digit:
+        ends = self.at_source_end and bool(copy_tokens) and self.may_end(token)
+        if token not in copy_tokens and not digit and not ends:
             return token
         times = copied_runs(self.read_text())
         runs = dict(zip(copy_tokens, times, strict=False))
         waiting = [own for own in runs if own not in self.written]
+        if ends:
+            text = self.growing.text if self.growing else ""
+            return next((own for own in waiting if runs[own] not in text), token)
         if digit:
             return next((own for own in waiting if runs[own].startswith(digit) and is_number(runs[own])), token)
         spent = self.written.count(token) >= times[runs[token]] if token in runs else self.at_source_end
         return waiting[0] if waiting and spent else token
+
+    def may_end(self, token: int) -> bool:
+        """Whether a token ends the translation, or its last sentence."""
+        return token == self.engine.tokens.end or token_text(self.engine.tokenizer, token).strip() in (".", "?", "!")
 
     def number_begun(self, token: int) -> str:
         """The digit of a token that begins a number, in a model with copy tokens, else ""."""
@@ -237,7 +245,8 @@ class Stream:
         if token not in copy_tokens:
             return None
         runs = [*copied_runs(self.read_text())]
-        return runs[min(copy_tokens.index(token), len(runs) - 1)] if runs else ""
+        space = " " if self.growing and IN_WORD.search(self.growing.text) else ""  # two runs never meet in a text
+        return space + runs[min(copy_tokens.index(token), len(runs) - 1)] if runs else ""
 
     def read_text(self) -> str:
         """The source text that is visible."""

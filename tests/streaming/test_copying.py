@@ -70,8 +70,8 @@ def test_a_copy_token_waits_for_what_follows_its_run_and_has_its_text(kind, sett
         events += list(stream.write())
     stream.end()
     events += list(stream.write())
-    assert read_before(events, copies) == [(ends[0] + 1, "foo.com"), (ends[1] + 1, "x1")]
-    assert "".join(event.text for event in events if isinstance(event, (Write, End))) == "afoo.com x1"
+    assert read_before(events, copies) == [(ends[0] + 1, " foo.com"), (ends[1] + 1, "x1")]
+    assert "".join(event.text for event in events if isinstance(event, (Write, End))) == "a foo.com x1"
     assert isinstance(events[-1], End)
     assert events[-1].reason == "end_token"
     assert [event.token for event in events if isinstance(event, Write)] == [to, *copies[:1], space, copies[1]]
@@ -82,7 +82,7 @@ def test_a_run_at_the_end_is_copied_once_the_source_has_ended_and_one_there_is_n
     copies = stream_tokens(tokenizer, copy_tokens=3).copy_tokens
     script = [copies[0], copies[2], tokenizer.eos_token_id]
     engine = engine_of(always(WaitK, script)(1), tokenizer, tiny_prefix(vocab_size=len(tokenizer)))
-    for text, written in (("是x1", "x1x1"), ("是", "")):
+    for text, written in (("是x1", "x1 x1"), ("是", "")):
         stream = engine.open()
         stream.read(token_ids(tokenizer, [text])[0])
         assert not any(isinstance(event, Write) for event in stream.write())
@@ -149,11 +149,15 @@ def test_whole_lsg_compares_with_the_text_at_hand_where_a_draft_has_changed_befo
         ("甲x1和y2，x1。", "① ① ②", "x1 x1 y2"),  # the source has it twice
         ("甲x1。", "① ①", "x1 x1"),  # there is no other
         ("甲x1和y2。", "① ③", "x1 y2"),  # there is no third
-        ("甲x1和512。", "5", "512"),  # a digit that begins a number of the source
-        ("甲x1和5.5%。", "a5 5", "a5 5.5%"),  # in a word it begins none
+        ("甲512和x1。", "5 ②", "512 x1"),  # a digit that begins a number of the source
+        ("甲a5和5.5%。", "a5 5", "a5 5.5%"),  # in a word it begins none
         ("甲512。", "51", "5121"),  # then the model goes on by itself
-        ("甲5x。", "5", "5"),  # no number
-        ("甲512。", "6", "6"),
+        ("甲5x。", "5", "5 5x"),  # no number
+        ("甲512。", "6", "6 512"),
+        ("甲x1和y2。", "②", "y2 x1"),  # at the end, what is lacking still comes
+        ("甲x1和y2。", "a.", "a x1 y2"),  # before the full stop that ends a sentence, as often as there is one
+        ("甲x1。", "(", "(x1"),
+        ("甲x1。", "x1.", "x1."),  # spelt, it is not lacking
     ],
 )
 def test_each_run_is_copied_in_its_turn_and_no_number_of_the_source_is_spelt(text, script, written):
@@ -162,7 +166,7 @@ def test_each_run_is_copied_in_its_turn_and_no_number_of_the_source_is_spelt(tex
     letters = dict(zip("①②③", copies, strict=True))
     chosen = [letters[sign] if sign in letters else token_ids(tokenizer, [sign])[0][0] for sign in script]
     engine = engine_of(
-        always(WaitK, [*chosen, tokenizer.eos_token_id])(None), tokenizer, tiny_prefix(vocab_size=len(tokenizer))
+        always(WaitK, [*chosen, *3 * [tokenizer.eos_token_id]])(None), tokenizer, tiny_prefix(vocab_size=len(tokenizer))
     )
     stream = engine.open()
     stream.read(token_ids(tokenizer, [text])[0])
