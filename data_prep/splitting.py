@@ -81,9 +81,7 @@ class Texts:
 def by_rank(corpora: Mapping[str, Iterable[Pair]], seed: int, side: int = 0) -> list[Candidate]:
     """All pairs of some corpora in order of the ranks of their source texts, or, with `side` 1, of their targets."""
     candidates = [
-        Candidate(rank(text_key(pair[side]), seed), name, 0, *pair)
-        for name, pairs in corpora.items()
-        for pair in pairs
+        Candidate(rank(text_key(pair[side]), seed), name, 0, *pair) for name, pairs in corpora.items() for pair in pairs
     ]
     return sorted(candidates, key=lambda each: (each.rank, each.pair, each.corpus))
 
