@@ -27,7 +27,10 @@ zh-en)
     train everyday experiment=box_everyday "model.backbone=$(of base)" "$@"
     train grid experiment=box_grid "model.backbone=$(of everyday)" "$@"
     train copies experiment=box_copies "model.backbone=$(of grid)" "$@"
-    last=copies
+    # data/README.md says how box_reverse, from copies, made the pairs of tatoeba-back.
+    train back experiment=box_back "model.backbone=$(of copies)" "$@"
+    train back-grid experiment=box_back_grid "model.backbone=$(of back)" "$@"
+    last=back-grid
     ;;
 de-en)
     OUT=${OUT:-$PWD/runs/box-model-de-en} tests=(tatoeba_de)

@@ -105,20 +105,25 @@ def test_a_model_in_the_box_translates(name, text, words):
 
 def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
     commands = printed("box_model.sh", "zh-en", "training.seed=2", OUT=tmp_path, INTO=tmp_path / "into")
-    trainings = ["tokenizer", "english", "base", "everyday", "grid", "copies"]
+    trainings = ["tokenizer", "english", "base", "everyday", "grid", "copies", "back", "back-grid"]
     evaluations = ["theta", "tatoeba", "captions"]
     assert [name for name, (program, _) in commands.items() if program == "train.py"] == trainings
-    tokenizer, english, base, everyday, grid, copies = trained = [composed(commands[name]) for name in trainings]
-    assert [cfg.system.name for cfg in trained] == ["offline"] * 4 + ["grid"] * 2
+    trained = [composed(commands[name]) for name in trainings]
+    tokenizer, english, base, everyday, grid, copies, back, back_grid = trained
+    assert [cfg.system.name for cfg in trained] == ["offline"] * 4 + ["grid"] * 2 + ["offline", "grid"]
     assert english.data.tokenizer == str(tmp_path / "tokenizer" / "model")
     assert base.model.backbone == base.data.tokenizer == str(tmp_path / "english" / "model")
     assert everyday.model.backbone == everyday.data.tokenizer == str(tmp_path / "base" / "model")
     assert grid.model.backbone == grid.data.tokenizer == str(tmp_path / "everyday" / "model")
     assert copies.model.backbone == copies.data.tokenizer == str(tmp_path / "grid" / "model")
-    assert [cfg.data.copy_tokens for cfg in trained] == [0] * 5 + [8]
-    assert tokenizer.data.sources == everyday.data.sources == grid.data.sources == copies.data.sources
+    assert back.model.backbone == back.data.tokenizer == str(tmp_path / "copies" / "model")
+    assert back_grid.model.backbone == back_grid.data.tokenizer == str(tmp_path / "back" / "model")
+    assert [cfg.data.copy_tokens for cfg in trained] == [0] * 5 + [8] * 3
+    everyday_pairs = everyday.data.sources
+    assert tokenizer.data.sources == grid.data.sources == copies.data.sources == everyday_pairs
+    assert (back.data.sources, back_grid.data.sources) == ([*everyday_pairs, "tatoeba-back"], everyday_pairs)
     files = {path.name.split(".")[0] for path in (ROOT / "data").glob("*.tsv.gz")}
-    assert {*base.data.sources} == files, "all of data/"
+    assert {*base.data.sources} == files - {"tatoeba-back"}, "all that people wrote"
     assert grid.training.rows == 4
     for cfg in trained:
         data = cfg.data
@@ -126,7 +131,7 @@ def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
         assert (data.max_tokens, data.train_size, data.test_size) == (64, None, 4000)
         assert cfg.training.seed == 2
     theta, *scored = [composed(commands[name]) for name in evaluations]
-    assert (theta.target_al, theta.limit, theta.model_folders) == (3, 500, [str(tmp_path / "copies" / "model")])
+    assert (theta.target_al, theta.limit, theta.model_folders) == (3, 500, [str(tmp_path / "back-grid" / "model")])
     for cfg, held_out in zip(scored, ("tatoeba", "3am-captions"), strict=True):
         assert (cfg.model_folders, cfg.data.held_out, cfg.limit) == ([str(tmp_path / "packed")], [held_out], None)
 

@@ -56,13 +56,13 @@ def tiny_folder(into, segmentation, seed=0):
     return saved(into, model, kept, data)
 
 
-def multi_path_folder(into, seed=0):
-    """The folder of a tiny multi-path model, which any rival of the grid can be run on."""
+def multi_path_folder(into, seed=0, k="multi"):
+    """The folder of a tiny multi-path model, which any rival of the grid can be run on; or of an offline one."""
     data = {
         "source_language": "zh", "target_language": "en", "path": "pairs.tsv", "train_path": None, "max_tokens": 32,
         "licence": "CC0", "segmentation": "tokens",
     }  # fmt: skip
-    return saved(into, tiny_prefix("multi", seed=seed, anchor=12, vocab_size=len(TOKENIZER)), {}, data)
+    return saved(into, tiny_prefix(k, seed=seed, anchor=12, vocab_size=len(TOKENIZER)), {}, data)
 
 
 def saved(into, model, kept, data):
