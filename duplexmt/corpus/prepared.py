@@ -1,7 +1,7 @@
 """A corpus as training takes it: read, cleaned, split, tokenised and filtered, a function for each kind of corpus."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, compress
 from typing import Any
 
@@ -10,7 +10,7 @@ from data_prep.report import Report
 from data_prep.tokens import CountTokens, fits
 
 from ..common.pair import Pair
-from ..data.builtin import AlignedPair, builtin_corpus
+from ..data.builtin import CASE_STUDY, builtin_corpus
 from ..data.tokenizer import SourceTokens, load_tokenizer, source_ids, token_ids, train_bpe
 from .copies import copies
 from .corpus_settings import CorpusSettings
@@ -36,7 +36,7 @@ class PreparedCorpus:
     tokenizer: Any
     report: Report
     segmentation: str = "tokens"  # of sources, see `source_ids`
-    aligned: dict[str, list[AlignedPair]] = field(default_factory=dict)  # the built-in corpus only, same order
+    case_study: Pair | None = None  # shown beside held-out pairs
 
     @property
     def sources(self) -> SourceTokens:
@@ -116,23 +116,19 @@ def add_joined(asked: CorpusSettings, corpus: PreparedCorpus, most: int) -> None
 
 
 def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:
-    """The built-in pairs, with their gold alignment.
+    """The built-in pairs.
 
     Raises:
         ValueError: for no number of pairs.
     """
     if asked.train_size is None:
         raise ValueError("data.train_size=null: say how many of the built-in pairs, such as 38000")
-    aligned = builtin_corpus(asked.train_size, asked.validation_size, asked.test_size, asked.seed)
-    parts = {name: [Pair(pair.source, pair.target) for pair in pairs] for name, pairs in aligned.items()}
+    made = builtin_corpus(asked.train_size, asked.validation_size, asked.test_size, asked.seed)
+    parts = {name: [Pair(pair.source, pair.target) for pair in pairs] for name, pairs in made.items()}
     # The corpus knows its words: merges across them would hide most of its few words in many tokens.
-    words = [[*pair.source_words] for pair in aligned["train"]]
-    tokenizer, report = tokenizer_for(asked, parts["train"], words), Report()
+    tokenizer, report = tokenizer_for(asked, parts["train"], [pair.source_words for pair in made["train"]]), Report()
     parts = fitting(asked, parts, tokenizer, report)
-    for name, pairs in parts.items():
-        kept = set(pairs)
-        aligned[name] = [each for each in aligned[name] if Pair(each.source, each.target) in kept]
-    return PreparedCorpus(parts, tokenizer, report, asked.segmentation, aligned)
+    return PreparedCorpus(parts, tokenizer, report, asked.segmentation, CASE_STUDY)
 
 
 def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:

@@ -6,9 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ..common.pair import Pair
 from ..corpus.prepared import PreparedCorpus
-from ..data.builtin import CASE_STUDY
 from ..drawing.staircase import staircase
 from ..model_folder.artifact import load_model_folder
 from ..streaming.systems import build_system
@@ -56,8 +54,8 @@ def demonstrate(
     """
     loaded = load_model_folder(model_folder, device)
     pairs = prepared.splits["test"][:count]
-    if prepared.aligned and count:
-        pairs = [Pair(CASE_STUDY.source, CASE_STUDY.target), *pairs]
+    if prepared.case_study and count:
+        pairs = [prepared.case_study, *pairs]
     running = build_system(loaded, system, setting, max_target_tokens=max_target_tokens, tokenizer=loaded.tokenizer)
     how = {"grid": f"at θ = {setting}", "waitk": f"by wait-{setting}", "offline": "offline"}[system]
     blocks = [f"held-out sentences {how}: what is written after each source token"]
