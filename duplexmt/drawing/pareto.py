@@ -28,14 +28,9 @@ def pareto_figure(
     """Write `pareto.pdf`, `.svg` and `.png`: one panel for each quality metric, 95 % intervals as error bars.
 
     Args:
-        curves: each system's points; of each, its `setting` and, for AL and metrics, `(value, interval)` with
-            `interval` `(low, high)` or None.
-
-    Raises:
-        ValueError: for nothing to show.
+        curves: each system's points, at least one; of each, its `setting` and, for AL and metrics, `(value, interval)`
+            with `interval` `(low, high)` or None.
     """
-    if not curves or not metrics:
-        raise ValueError("a figure needs at least one system and one quality metric")
     with style.figure_style():
         return style.save(_panels(curves, metrics), folder, "pareto", dpi=160, formats=("pdf", *style.FORMATS))
 

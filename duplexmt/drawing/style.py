@@ -64,7 +64,7 @@ def save(figure: "Figure", folder: Path, name: str, dpi: int = 120, formats: Seq
 
 def no_picture(character: str) -> bool:
     """Whether a character controls something, or no font of ours can draw it."""
-    return category(character)[0] == "C" or not has_glyph(character)
+    return category(character)[0] == "C" or character not in drawable()
 
 
 def shown(text: str, spelt_out: Callable[[str], bool] = no_picture) -> str:
@@ -91,19 +91,14 @@ def shown(text: str, spelt_out: Callable[[str], bool] = no_picture) -> str:
     return "".join(drawn)
 
 
-def has_glyph(character: str) -> bool:
-    """Whether one of the fonts can draw a character."""
-    return ord(character) in _drawable()
-
-
 @cache
-def _drawable() -> frozenset[int]:
+def drawable() -> frozenset[str]:
     """The characters that one of the fonts can draw."""
     from matplotlib.font_manager import findfont
     from matplotlib.ft2font import FT2Font
 
     paths = findfont(FAMILIES[0]), str(CHINESE_FONT)
-    return frozenset(character for path in paths for character in FT2Font(path).get_charmap())
+    return frozenset(chr(code) for path in paths for code in FT2Font(path).get_charmap())
 
 
 def ink(colour: Sequence[float]) -> str:

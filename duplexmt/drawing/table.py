@@ -71,28 +71,23 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_tables(
     rows: Sequence[Row],
-    folder: str | Path,
+    folder: Path,
     name: str,
     caption: str = "",
     footnotes: Sequence[str] = (),
     further: Mapping[str, Sequence[Row]] | None = None,
-) -> list[Path]:
-    """Write `name.md`, `name.csv` and `name.json` into `folder`, made if need be, and return their paths; `further`
-    tables go into the JSON alone. Where `check_rows` refuses one, nothing is written.
+) -> None:
+    """Write `name.md`, `name.csv` and `name.json` into `folder`, made if need be; `further` tables go into the JSON
+    alone. Where `check_rows` refuses one, nothing is written.
     """
     contents = {
         "md": to_markdown(rows, caption, footnotes),
         "csv": to_csv(rows),
         "json": to_json(rows, caption, footnotes, further),
     }
-    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
     for suffix, text in contents.items():
-        path = folder / f"{name}.{suffix}"
-        path.write_text(text, encoding="utf-8", newline="\n")
-        paths.append(path)
-    return paths
+        (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8", newline="\n")
 
 
 def summary(rows: Sequence[Row]) -> str:

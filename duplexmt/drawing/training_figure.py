@@ -1,4 +1,4 @@
-"""Path area and EMIT head over training, from the metrics a run has logged."""
+"""Path area, EMIT head, losses and the validation sample over training, from the metrics a run has logged."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,10 @@ PANELS = {  # title: metrics, and how each is called
         "train/lm_loss": "LM, training", "validation/lm_loss": "LM, validation",
         "train/emit_loss": "EMIT, training", "validation/emit_loss": "EMIT, validation",
     },
-}  # fmt: skip
-TRANSLATIONS = {  # of the validation sample, which is translated simultaneously
+    # of sentences that are translated simultaneously
     "BLEU of the validation sample": {"validation/BLEU": "BLEU"},
     "latency of the validation sample (tokens)": {"validation/AL": "AL", "validation/AL_all": "AL_all"},
-}
+}  # fmt: skip
 Curve = Sequence[tuple[int, float]]  # step and value
 
 
@@ -29,13 +28,11 @@ def read_curves(path: Path) -> dict[str, list[tuple[int, float]]]:
     """The curves in a `metrics.csv`: steps and values of each metric; lines that lack one are passed over.
 
     Raises:
-        ValueError: for a file without steps, or a line that is damaged.
+        ValueError: for a line that is damaged.
     """
     curves: dict[str, list[tuple[int, float]]] = {}
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
-        if "step" not in (reader.fieldnames or []):
-            raise ValueError(f"{path}: has no column 'step'; give the metrics.csv of a run")
         for row in reader:
             for name, value in row.items():
                 if name not in ("step", "epoch") and value:
@@ -68,25 +65,16 @@ def read_run_curves(run: Path) -> dict[str, list[tuple[int, float]]]:
     return joined([read_curves(path) for path in files if path.stat().st_size])
 
 
-def training_figure(
-    curves: Mapping[str, Curve], folder: Path, wanted: Mapping[str, Mapping[str, str]] = PANELS
-) -> list[Path]:
-    """Write a panel for each of those `wanted` (as `PANELS`) as SVG and PNG; metrics that were not logged are left out.
-
-    Raises:
-        ValueError: where there is nothing to show.
-    """
+def training_figure(curves: Mapping[str, Curve], folder: Path) -> list[Path]:
+    """Write `PANELS` as SVG and PNG; metrics that were not logged are left out, but one of them must have been."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     panels = {
         title: {label: curves[metric] for metric, label in metrics.items() if curves.get(metric)}
-        for title, metrics in wanted.items()
+        for title, metrics in PANELS.items()
     }
     panels = {title: lines for title, lines in panels.items() if lines}
-    if not panels:
-        names = ", ".join(metric for metrics in wanted.values() for metric in metrics)
-        raise ValueError(f"no metric of training to show: a run logs {names}")
     last = max(step for lines in panels.values() for points in lines.values() for step, _ in points)
     rows = -(-len(panels) // 2)
     with style.figure_style():

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..evaluation.results import evaluations_in
 from ..evaluation.scoring import name_points
 from ..evaluation.translation import Record
 from ..model_folder.manifest import read_manifest
-from .page import Figure, Results, Table
+from .page import Figure, Results
 
 TABLES = {  # file: what is put before its caption
     "results": "Quality and latency: ",
@@ -46,22 +46,19 @@ def read_evaluation(folder: Path) -> tuple[Results, list[Evaluated]]:
     Raises:
         ValueError: for a folder without evaluation, or damaged files.
     """
-    if not holds_evaluations(folder):
-        joint = (folder / "results.json").is_file()
-        give = "its scores are of other evaluations: give those" if joint else "give a folder of evaluate.py"
-        raise ValueError(f"--results {folder}: no evaluation there (no {DECODING}); {give}")
-    tables: list[Table] = []
+    parts = evaluations_in([folder], "--results ")
+    tables: list[dict[str, Any]] = []
     for file, what in TABLES.items():
         if (path := folder / f"{file}.json").is_file():
-            table = _table(path, what)
-            told = {note for earlier in tables for note in earlier.footnotes}
-            tables.append(replace(table, footnotes=[note for note in table.footnotes if note not in told]))
+            table, told = read_json(path), {note for earlier in tables for note in earlier["footnotes"]}
+            footnotes = [note for note in table["footnotes"] if note not in told]
+            tables.append(table | {"caption": what + table["caption"] or file, "footnotes": footnotes})
     figures = []
     if (folder / "pareto.svg").is_file():
         alt = "Quality against latency, with 95 % intervals; the numbers are in the tables below."
         figures = [Figure((folder / "pareto.svg").read_bytes(), alt, "Quality against latency (fig:al-bleurt).")]
     notes, evaluated = [], []
-    for part in evaluations_in([folder]):
+    for part in parts:
         decoding = _finished(part)
         if decoding is None:
             notes.append(f"{part.resolve().name} is not finished: go on with python evaluate.py resume={part}")
@@ -73,11 +70,6 @@ def read_evaluation(folder: Path) -> tuple[Results, list[Evaluated]]:
     if not tables and not notes:
         notes.append(f"{folder.resolve().name} has no tables: python evaluate.py rescore={folder} writes them.")
     return Results(folder.resolve().name, tables, figures, notes), evaluated
-
-
-def _table(path: Path, what: str) -> Table:
-    content = read_json(path)
-    return Table(what + content["caption"] or path.stem, content["rows"], content["footnotes"])
 
 
 def _finished(folder: Path) -> Decoding | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..drawing.style import CHINESE_FONT
 from ..drawing.table import Row, shown_cells
-from ..drawing.training_figure import PANELS, TRANSLATIONS, Curve, training_figure
+from ..drawing.training_figure import PANELS, Curve, training_figure
 from .examples import GROUPS, Example
 from .legible import legible
 from .viewer import MOST_TOKENS, Viewer, ViewerSentence, script_json, viewer_data, within
@@ -26,15 +26,6 @@ VIEWER_BYTES = 3_000_000
 MOST_SVG = 400_000  # bytes; the outlines of a thousand tokens take more
 SHOWN_THETAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # tab:infer-process
 RADICALS = 0x2E80  # what stands before these, readers' own fonts have
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of results; see `report.table`."""
-
-    caption: str
-    rows: Sequence[Row]
-    footnotes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -57,7 +48,7 @@ class Results:
     """What one evaluation has found."""
 
     name: str
-    tables: Sequence[Table]
+    tables: Sequence[Mapping[str, Any]]  # see `table.read_json`
     figures: Sequence[Figure] = ()
     notes: Sequence[str] = ()
 
@@ -93,11 +84,10 @@ def render(report: Report) -> str:
             f"The viewer holds the first {len(viewer.sentences)} of {len(report.viewer.sentences)} sentences: its data "
             f"are kept below {VIEWER_BYTES // 1_000_000} MB."
         )
-    panels = PANELS | TRANSLATIONS
-    logged = [metric for metrics in panels.values() for metric in metrics if report.curves.get(metric)]
+    logged = [metric for metrics in PANELS.values() for metric in metrics if report.curves.get(metric)]
     training = None
     if logged:
-        picture = drawn(lambda folder: training_figure(report.curves, folder, wanted=panels))
+        picture = drawn(lambda folder: training_figure(report.curves, folder))
         training = Figure(picture, "Curves over the optimiser steps; the table below has their first and last values.")
     helper = _own("dom.js").replace("\nexport ", "\n")
     script = f'"use strict";\n{helper}\n{_own("viewer.js")}' if viewer else ""

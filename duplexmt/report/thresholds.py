@@ -38,10 +38,8 @@ def viewer_of(
         thetas: thresholds, rising.
 
     Raises:
-        ValueError: for a model without grid, a pair without text, or what the engine and `SentenceGrid` refuse.
+        ValueError: for a pair without text, or what the engine and `SentenceGrid` refuse.
     """
-    if loaded.model.system != "grid":
-        raise ValueError(f"a {loaded.info['system']} model has no grid to show")
     tokenizer, lam = loaded.tokenizer, loaded.info["policy"]["lam"]
     sources = loaded.sources.ids([source for _, source, _ in pairs])
     texts_of = [reference for _, _, reference in pairs], [source for _, source, _ in pairs]

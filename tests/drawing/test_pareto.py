@@ -3,8 +3,6 @@
 import warnings
 from pathlib import Path
 
-import pytest
-
 from duplexmt.drawing.pareto import _panels, latencies_figure, pareto_figure
 
 CURVES = {
@@ -73,10 +71,3 @@ def test_names_of_points_on_one_spot_do_not_cover_each_other() -> None:
     assert not any(a.overlaps(b) for i, a in enumerate(near) for b in near[:i])
     x, y = axes.transData.transform((9.0, 26.0))
     assert (alone.x0 > x, alone.y0 < y) == (True, True), "where there is room, below its point and to the right"
-
-
-def test_an_empty_figure_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="at least one system"):
-        pareto_figure({}, ["BLEU"], tmp_path)
-    with pytest.raises(ValueError, match="one quality metric"):
-        pareto_figure(CURVES, [], tmp_path)

@@ -55,15 +55,14 @@ def test_summary_aligns_chinese_characters_of_two_cells() -> None:
     assert text == ("source         AL\n----------  -----\n今天天气好   3.00\nrain 雨     12.50\n             0.00")
 
 
-def test_write_tables_writes_the_three_forms_and_returns_their_paths(tmp_path: Path) -> None:
+def test_write_tables_writes_the_three_forms(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "results"
-    paths = write_tables(ROWS, folder, "theta0.5", caption="Caption.", footnotes=["note"])
-    assert [path.name for path in paths] == ["theta0.5.md", "theta0.5.csv", "theta0.5.json"]
-    assert [path.read_text(encoding="utf-8") for path in paths] == [
-        to_markdown(ROWS, "Caption.", ["note"]),
-        to_csv(ROWS),
-        to_json(ROWS, "Caption.", ["note"]),
-    ]
+    write_tables(ROWS, folder, "theta0.5", caption="Caption.", footnotes=["note"])
+    assert {path.suffix: path.read_text(encoding="utf-8") for path in folder.glob("theta0.5.*")} == {
+        ".md": to_markdown(ROWS, "Caption.", ["note"]),
+        ".csv": to_csv(ROWS),
+        ".json": to_json(ROWS, "Caption.", ["note"]),
+    }
 
 
 @pytest.mark.parametrize(

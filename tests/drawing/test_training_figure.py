@@ -48,12 +48,3 @@ def test_a_damaged_line_is_named(tmp_path, line):
     path.write_text(f"{METRICS}{line}\n")
     with pytest.raises(ValueError, match=r"metrics\.csv: line 6 is damaged"):
         read_curves(path)
-
-
-def test_nothing_to_show_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="no metric of training to show: a run logs train/area"):
-        training_figure({"validation/BLEU": [(1, 3.0)]}, tmp_path)
-    path = tmp_path / "other.csv"
-    path.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="no column 'step'"):
-        read_curves(path)

@@ -73,7 +73,7 @@ def test_a_run_with_its_evaluation_has_everything(run, evaluation):
     report = gather(run, [evaluation], each=1, thetas=FEW, max_target_tokens=4, sentences=[SENTENCES[0]])
     assert report.title == "<img onerror=1>run"
     assert report.notes == []
-    assert [table.caption.split(":")[0] for table in report.results[0].tables][:1] == ["Quality and latency"]
+    assert [table["caption"].split(":")[0] for table in report.results[0].tables][:1] == ["Quality and latency"]
     assert report.results[0].figures
     assert report.curves == {"train/area": [(50, 0.5)]}
     assert {example.group for example in report.examples} == {"best", "worst", "random"}
@@ -220,7 +220,7 @@ def test_folders_that_are_none_of_the_three_are_refused(run, tmp_path):
     with pytest.raises(ValueError, match=f"neither a run .*nor a model .{MANIFEST}.*nor an evaluation"):
         report_folder(tmp_path)
     (tmp_path / "results.json").touch()  # of evaluate.py rescore=[A,B]
-    with pytest.raises(ValueError, match=r"no evaluation there.*its scores are of other evaluations: give those"):
+    with pytest.raises(ValueError, match=r"no evaluation there.*of a scoring of other folders, those"):
         gather(run, [tmp_path])
     with pytest.raises(ValueError, match=r"--results .*model: no evaluation there"):
         gather(save(tmp_path / "model", spoken_grid()), [tmp_path / "model"])

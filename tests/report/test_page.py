@@ -11,7 +11,7 @@ import pytest
 from fontTools.ttLib import TTFont
 
 from duplexmt.report.examples import examples
-from duplexmt.report.page import Figure, Report, Results, Table, embedded_font, render
+from duplexmt.report.page import Figure, Report, Results, embedded_font, render
 
 from .scripted_viewer import IMAGE, NASTY, SCRIPT, viewer
 from .test_examples import RECORDS, record
@@ -22,13 +22,14 @@ CURVES = {"train/lm_loss": [(9, 3.0), (19, 2.0)], "validation/AL": [(20, -0.5)],
 def nasty_report(with_viewer=True):
     records = [*RECORDS[1:3], record(0, NASTY, SCRIPT, source=f"人{IMAGE}")]
     rows = [{"system": NASTY, "BLEU": 30.0, "COMET": None}, {"system": "grid", "BLEU": 31.5, "COMET": None}]
+    table = {"caption": NASTY, "rows": rows, "footnotes": [NASTY]}
     return Report(
         title=SCRIPT + IMAGE,
         facts=[(NASTY, NASTY)],
         notes=[NASTY],
         viewer=viewer() if with_viewer else None,
         no_viewer="" if with_viewer else NASTY,
-        results=[Results(NASTY, [Table(NASTY, rows, [NASTY])], [Figure(b"<svg onload='alert(3)'/>", NASTY)], [NASTY])],
+        results=[Results(NASTY, [table], [Figure(b"<svg onload='alert(3)'/>", NASTY)], [NASTY])],
         curves=CURVES,
         examples=examples(records, "en", 1, systems={NASTY: {entry["id"]: entry for entry in records}}),
         examples_of=NASTY,
