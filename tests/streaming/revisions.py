@@ -259,6 +259,7 @@ class Script:
                 assert told[0].position == len("".join(filter(None, before)))
                 self.done["tokens"] += back
                 self.done["kept"] += bool(state.written)
+                self.done["over"] += state.over
                 state.take(told[0])
             expected = list(self.expected(entries, replace(state)))
             found = [plain(one) for one in told[bool(number) :] if not isinstance(one, Boundary)]
