@@ -243,11 +243,11 @@ def _with_kind(entry: Scores) -> dict[str, Any]:
     return entry.row | {"system": entry.system, "kind": kind, "value": point.setting}
 
 
-def evaluations_in(folders: Sequence[Path]) -> list[Path]:
+def evaluations_in(folders: Sequence[Path], setting: str = "rescore=") -> list[Path]:
     """The evaluations in folders: each its own, or those below it (a sweep's).
 
     Raises:
-        ValueError: for a folder without any.
+        ValueError: for a folder without any, as the setting has it.
     """
     found: list[Path] = []
     for folder in folders:
@@ -255,8 +255,8 @@ def evaluations_in(folders: Sequence[Path]) -> list[Path]:
         inside = [folder] if own else sorted(path.parent for path in folder.glob(f"*/{DECODING}"))
         if not inside:
             raise ValueError(
-                f"rescore={folder}: no evaluation there (no {DECODING}); give a folder of evaluate.py (of a scoring of "
-                "other folders, those)"
+                f"{setting}{folder}: no evaluation there (no {DECODING}); give a folder of evaluate.py (of a scoring "
+                "of other folders, those)"
             )
         found += [path for path in inside if path not in found]
     return found

@@ -1,12 +1,12 @@
-"""A browser before a live server without a model; and a model folder, for servers with one."""
+"""A live server with a tiny model; a browser before one without; and a model folder, for `serve.py`."""
 
 import pytest
 
 from tests.report.chromium import Chromium
 
 from .live_page import connected
-from .live_server import tiny_folder
-from .scripted_server import serving
+from .live_server import serving, tiny_folder
+from .scripted_server import serving as scripted_serving
 
 
 @pytest.fixture(scope="module")  # a page that is left open goes on drawing, and takes a tenth of a core
@@ -18,7 +18,7 @@ def browser(tmp_path_factory):
 @pytest.fixture
 def scripted():
     """On another port each time, so that the browser remembers nothing."""
-    with serving() as scripted:
+    with scripted_serving() as scripted:
         yield scripted
         assert scripted.mistakes == []
 
@@ -26,6 +26,12 @@ def scripted():
 @pytest.fixture
 def page(browser, scripted):
     return connected(browser, scripted)
+
+
+@pytest.fixture(scope="module")
+def server():
+    with pytest.MonkeyPatch.context() as monkeypatch, serving(monkeypatch) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from functools import cache, partial
 from types import SimpleNamespace
 
 import jsonschema
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from duplexmt.data.tokenizer import stream_tokens
@@ -48,24 +49,20 @@ ENGINE = {
 
 def tiny_folder(into, segmentation, seed=0):
     """The folder of a tiny grid that says something."""
-    data = {
-        "source_language": "zh", "target_language": "en", "path": "pairs.tsv", "train_path": None, "max_tokens": 32,
-        "licence": "CC0", "segmentation": segmentation,
-    }  # fmt: skip
     model, kept = spoken_grid(seed=seed, tokenizer=TOKENIZER, anchor=0), {"lam": 0.1, "theta": 0.5}
-    return saved(into, model, kept, data)
+    return saved(into, model, kept, segmentation)
 
 
 def multi_path_folder(into, seed=0, k="multi"):
     """The folder of a tiny multi-path model, which any rival of the grid can be run on; or of an offline one."""
+    return saved(into, tiny_prefix(k, seed=seed, anchor=12, vocab_size=len(TOKENIZER)), {}, "tokens")
+
+
+def saved(into, model, kept, segmentation):
     data = {
         "source_language": "zh", "target_language": "en", "path": "pairs.tsv", "train_path": None, "max_tokens": 32,
-        "licence": "CC0", "segmentation": "tokens",
+        "licence": "CC0", "segmentation": segmentation,
     }  # fmt: skip
-    return saved(into, tiny_prefix(k, seed=seed, anchor=12, vocab_size=len(TOKENIZER)), {}, data)
-
-
-def saved(into, model, kept, data):
     tokens = stream_tokens(TOKENIZER)
     return save_model_folder(
         into, model, TOKENIZER, tokens, data=data, policy=kept, training={}, backbone=None, scores={}
@@ -258,8 +255,6 @@ class Speaker:
 
     def rest(self):
         """Hear until the server closes; the close code."""
-        from websockets.exceptions import ConnectionClosed
-
         try:
             while True:
                 self.hear()

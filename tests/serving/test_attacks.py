@@ -26,6 +26,7 @@ PONG = Frame(Opcode.PONG, bytes(125)).serialize(mask=True)
 BEGIN = Frame(Opcode.TEXT, b"", fin=False).serialize(mask=True)
 MORE = Frame(Opcode.CONT, b"", fin=False).serialize(mask=True)
 EMPTY = Frame(Opcode.TEXT, b"").serialize(mask=True)
+CLOSE = Frame(Opcode.CLOSE, b"\x03\xe8").serialize(mask=True)
 
 
 def raw(server, data=b"", small=False):
@@ -220,38 +221,21 @@ def test_a_flood_that_nobody_reads_the_answers_of_takes_no_memory_and_no_ones_ti
         until(lambda: open_connections(server) == 1)
 
 
-def test_a_ping_of_one_who_does_not_read_cuts_him_off_at_once(monkeypatch):
-    with serving(monkeypatch, start_seconds=60.0) as server, raw(server, HANDSHAKE, small=True) as one:
-        assert one.recv(12) == b"HTTP/1.1 101"
-        until(lambda: any(getattr(one, "handshake_complete", 0) for one in server.server.server_state.connections))
-        (protocol,) = server.server.server_state.connections
-        protocol.loop.call_soon_threadsafe(protocol.transport.write, bytes(10_000_000))
-        until(lambda: not protocol.writable.is_set())
-        one.sendall(PING)
-        until(lambda: open_connections(server) == 0, 3)
-
-
-def test_who_is_past_the_keepalive_is_cut_off_at_once(monkeypatch):
+@pytest.mark.parametrize("what", ["pings", "is past the keepalive", "closes"])
+def test_who_does_not_read_what_fills_his_room_is_cut_off_at_once(monkeypatch, what):
+    monkeypatch.setattr("duplexmt.serving.server.CLOSE_TIMEOUT", 0.2)
     with serving(monkeypatch, start_seconds=60.0) as server:
-        server.server.config.ws_ping_interval = server.server.config.ws_ping_timeout = 0.3
+        if what == "is past the keepalive":
+            server.server.config.ws_ping_interval = server.server.config.ws_ping_timeout = 0.3
         with raw(server, HANDSHAKE, small=True) as one:
             assert one.recv(12) == b"HTTP/1.1 101"
             until(lambda: any(getattr(one, "handshake_complete", 0) for one in server.server.server_state.connections))
             (protocol,) = server.server.server_state.connections
             protocol.loop.call_soon_threadsafe(protocol.transport.write, bytes(10_000_000))
+            if what != "is past the keepalive":
+                until(lambda: not protocol.writable.is_set())
+                one.sendall({"pings": PING, "closes": CLOSE}[what])
             until(lambda: open_connections(server) == 0, 4)
-
-
-def test_who_closes_and_does_not_read_is_cut_off(monkeypatch):
-    monkeypatch.setattr("duplexmt.serving.server.CLOSE_TIMEOUT", 0.2)
-    with serving(monkeypatch, start_seconds=60.0) as server, raw(server, HANDSHAKE, small=True) as one:
-        assert one.recv(12) == b"HTTP/1.1 101"
-        until(lambda: any(getattr(one, "handshake_complete", 0) for one in server.server.server_state.connections))
-        (protocol,) = server.server.server_state.connections
-        protocol.loop.call_soon_threadsafe(protocol.transport.write, bytes(10_000_000))
-        until(lambda: not protocol.writable.is_set())
-        one.sendall(Frame(Opcode.CLOSE, b"\x03\xe8").serialize(mask=True))
-        until(lambda: open_connections(server) == 0, 8)
 
 
 # --- lost transports -------------------------------------------------------------------------------------------------

@@ -1,13 +1,11 @@
 """Several models in one server: a session chooses one of them."""
 
-import json
-import urllib.request
-
 import pytest
 
 from duplexmt.serving.engine_process import named
 
 from .live_server import Speaker, serving, translated, until
+from .test_other_clients import api, post
 
 TEXT = "他没有看见那个人。我们看书。\n"
 PAIRS = ["zh-en", "de-en"]
@@ -55,15 +53,11 @@ def test_a_model_that_is_not_there_is_refused_by_name(server):
 
 
 def test_other_interfaces_find_the_model_by_its_languages(server):
-    address = f"http://127.0.0.1:{server.port}"
-    with urllib.request.urlopen(f"{address}/languages", timeout=20) as answer:
-        found = {one["code"]: one["targets"] for one in json.load(answer)}
+    found = {one["code"]: one["targets"] for one in api(server).languages()}
     assert found == {"zh": ["en"], "de": ["en"], "en": []}
     for source, pair in (("de", "de-en"), ("zh-Hans", "zh-en"), ("auto", "zh-en")):
-        body = json.dumps({"q": TEXT, "source": source, "target": "en"}).encode()
-        request = urllib.request.Request(f"{address}/translate", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            assert json.load(answer)["translatedText"] == translated(TEXT, languages=pair)
+        _, answer = post(server, {"q": TEXT, "source": source, "target": "en"})
+        assert answer["translatedText"] == translated(TEXT, languages=pair)
 
 
 class Model:

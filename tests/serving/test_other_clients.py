@@ -22,12 +22,6 @@ TEXTS = ["我们走。", "我昨天买了一本书。你昨天去哪儿了？", 
 WORDS = ["我", "昨天", "买", "了", "一", "本", "书", "。"]
 
 
-@pytest.fixture(scope="module")
-def server():
-    with pytest.MonkeyPatch.context() as patch, serving(patch) as running:
-        yield running
-
-
 def api(server, **values):
     return LibreTranslateAPI(f"http://127.0.0.1:{server.port}", **values)
 

@@ -8,7 +8,7 @@ import pytest
 from duplexmt.metrics.latency import average_lagging
 from tests.report.chromium import needs_chromium
 
-from .live_page import PALE, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, numbers, type_in, until
+from .live_page import SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, numbers, type_in, until
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 
@@ -31,16 +31,6 @@ def test_what_is_typed_is_translated_while_it_is_typed(page, scripted):
 def test_each_word_stands_under_the_source_read_by_then(page):
     type_in(page, "站在那边\n")
     until(page, UNDER, [["站", ""], ["在", ""], ["那", "one"], ["边", " two"], ["■", " three four."]])
-
-
-def test_what_the_model_has_not_read_is_pale(page, scripted):
-    scripted.stalls = True
-    type_in(page, "站在")
-    assert page.run(PALE) == "站在"
-    scripted.stalls = False
-    scripted.cut()
-    until(page, PALE, "")
-    assert page.run(SOURCE) == "站在"
 
 
 def test_theta_acts_at_once_and_on_what_comes_next_only(page, scripted):

@@ -1,8 +1,9 @@
-"""The adaptive policies literally from their definitions: no cache, no batch, all recomputed at every state."""
+"""Policies of prefix models literally from their definitions: no cache, no batch, all recomputed at every state."""
 
 import torch
 
 from duplexmt.decoder.layout import Layout, naive_seen
+from duplexmt.policy.decoding_options import Adaptive
 from duplexmt.streaming.events import End, Read, Write
 
 from ..helpers import NaivelyPacked, prefix_states
@@ -35,7 +36,7 @@ def rho_of(lag, rho, adaptive):
 
 def token_by_token(model, tokens, text, adaptive, limit, doubtful):
     """Read below k_min, write from k_max on and once the source has ended; in between `doubtful` says whether to write,
-    of the next token's distribution, the tokens read (end counted, prefix not), and the target. Confidence and LSG."""
+    of the next token's distribution, the tokens read (end counted, prefix not), and the target. All but drafting."""
     source, before = [*tokens.source_prefix, *text, tokens.end], len(tokens.source_prefix)
     target, visible, events, written, read = [tokens.seed, *tokens.target_prefix], [], [], 0, before
     while True:
@@ -55,6 +56,12 @@ def token_by_token(model, tokens, text, adaptive, limit, doubtful):
         events.append(Write(0, token, min(read - before, len(text)), None))
         visible, written = seen, written + 1
         target.append(token)
+
+
+def wait_k(model, tokens, text, k, limit):
+    """Ma et al. 2019; offline, which reads the whole source first, for k=None."""
+    k = len(text) + 1 if k is None else k
+    return token_by_token(model, tokens, text, Adaptive(k, k, 1, "paper"), limit, lambda *_: False)
 
 
 def confidence(model, tokens, text, rho, adaptive, limit):
@@ -103,6 +110,20 @@ def drafting(model, tokens, text, limit, safe):
         committed += new
     events.append(Read(0, tokens.end))
     return [*events, *(Write(0, token, len(text), None) for token in draft[len(committed) :]), End(0, reason)]
+
+
+def local_agreement(model, tokens, text, n, limit):
+    """LA-n: what the last n drafts begin with."""
+    drafts = []
+
+    def safe(read, draft, committed):
+        drafts.append(draft)
+        stand = len(committed) if len(drafts) < n else len(draft)
+        while any(other[:stand] != draft[:stand] for other in drafts[-n:]):
+            stand -= 1
+        return stand
+
+    return drafting(model, tokens, text, limit, safe)
 
 
 def hold(model, tokens, text, n, limit):

@@ -165,13 +165,6 @@ def test_a_text_whose_driver_is_lost_goes_on_in_another_as_if_nothing_had_happen
     assert without_boundaries(found) == alone(text, tokens, limit)
 
 
-def test_positions_count_all_characters_and_never_go_back():
-    text = "\u200d他没有。\n\u200d看见"
-    positions = [one.position for one in alone(text)]
-    assert positions == sorted(positions)
-    assert positions[-1] == len(text)
-
-
 def test_a_stream_that_stalls_is_taken_only_after_its_time_and_taken_up_where_it_was():
     driver = driver_of(max_streams=1, park_after=60.0)
     first, second = join(driver, theta=1.0), join(driver)
@@ -211,14 +204,3 @@ def test_long_texts_share_a_step():
     first, *others = (translator.text.position for translator in translators)
     assert 0 < first < len(CHINESE[0])
     assert others == [first, first]
-
-
-def test_theta_is_told_with_each_event_and_holds_from_the_next_on():
-    driver = driver_of()
-    translator = join(driver, theta=1.0)
-    translator.give(translator.text.take("他没有看见那个人"))
-    before = stepped(driver, {})[translator]
-    assert {one.theta for one in before} == {1.0}
-    translator.theta = 0.0
-    after = stepped(driver, {})[translator]
-    assert {one.theta for one in after} == {0.0}

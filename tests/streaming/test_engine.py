@@ -72,34 +72,6 @@ def test_how_the_source_arrives_changes_nothing(options, prefixed, source, draw)
     assert_same(events, alone(model, source, tokens))
 
 
-@settings(max_examples=25)
-@given(st.sampled_from(OPTIONS[:3]), st.randoms(use_true_random=False))
-def test_streams_that_join_and_leave_write_what_each_writes_alone(options, draw):
-    model = model_with(**options)
-    engine = engine_of(model, max_streams=3)
-    events, pending, live, waiting = {}, {}, [], list(enumerate(SOURCES))
-    while waiting or live:
-        if waiting and len(live) < 3 and (not live or draw.random() < 0.5):
-            name, source = waiting.pop()
-            stream = engine.open(name=name, source_length=len(source))
-            live.append(stream)
-            events[name], pending[name] = [], list(source)
-        for stream in live:
-            if pending[stream.name] and draw.random() < 0.5:
-                stream.read([pending[stream.name].pop(0)])
-                if not pending[stream.name]:
-                    stream.end()
-        if len(live) > 1 and draw.random() < 0.1:
-            left = live.pop(0)
-            left.close()
-            del events[left.name]
-        for event in engine.step():
-            events[event.stream].append(event)
-        live = [stream for stream in live if not stream.over]
-    for name, found in events.items():
-        assert_same(found, alone(model, SOURCES[name]))
-
-
 @both_tokens
 def test_streams_the_cache_had_no_room_for_go_on_once_there_is_some(tokens):
     engine = engine_of(tokens=tokens, max_streams=2)
@@ -155,15 +127,6 @@ def test_events_carry_the_time_computed_and_the_text_that_is_certain():
     shown = "".join(event.text for event in events if not isinstance(event, Read))
     assert shown == stream.growing.text
     assert stream.growing.tokens == written
-
-
-def test_the_context_takes_the_place_kept_for_it():
-    tokens = StreamTokens(end=END, seed=SEED, source_prefix=(3, END, END), context=2)
-    assert tokens.prefix() == (3, END, END)
-    assert tokens.prefix([5]) == (3, END, 5)
-    assert tokens.prefix([4, 5, 6]) == (3, 5, 6)
-    stream = engine_of(model_with(anchor=0), tokens).open(context=[4, 5, 6])
-    assert stream.source == [3, 5, 6]
 
 
 # --- anchors -------------------------------------------------------------------------------------------------------
@@ -271,11 +234,6 @@ def test_more_streams_than_there_is_room_for_are_refused():
 def test_limits_have_limits(values, message):
     with pytest.raises(ValueError, match=message):
         engine_of(**values)
-
-
-def test_context_is_refused_where_the_model_was_trained_without():
-    with pytest.raises(ValueError, match="trained without the previous sentence"):
-        engine_of().open(source_length=2, context=[2])
 
 
 # --- what finds no room --------------------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.policy.decoding_options import PAPER_RULE, EmitRule, check_theta
-from duplexmt.streaming.engine import Engine
+from duplexmt.policy.decoding_options import PAPER_RULE, EmitRule
 from duplexmt.streaming.events import End, Read, Write, collect
 
 from ..helpers import grid_system, tiny_backbone, tiny_grid
@@ -123,63 +122,34 @@ def test_a_batch_of_streams_does_what_each_does_alone_step_by_step(options):
                 assert_same_events(ours, theirs)
 
 
-@pytest.mark.parametrize("certainty", [0.5, 2.0])
-@pytest.mark.parametrize("options", [{}, OPTIONS[-1]], ids=str)
-def test_the_certainty_of_the_next_token_counts_as_much_as_it_is_given(options, certainty):
-    told_apart = 0
-    for seed, theta in CASES[:2]:
-        model = small_talk(seed, **options)
-        without = [one_by_one(model, TOKENS, source, theta, limit=6) for source in SOURCES[:3]]
-        rule = EmitRule(certainty=certainty)
-        expected = [one_by_one(model, TOKENS, source, theta, 6, rule) for source in SOURCES[:3]]
-        told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
-        for how in ({}, {"recompute": True}):
-            system = grid_system(model, TOKENS, theta, max_target_tokens=6, rule=rule, **how)
-            for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
-                assert_same_events(ours, theirs)
-    assert told_apart, "decisions that no certainty changes show nothing"
-
-
-@both_tokens
-@pytest.mark.parametrize("options", [{}, OPTIONS[-1]], ids=str)
-def test_nothing_is_written_before_as_much_more_is_read_as_k_min_says(options, tokens):
-    told_apart = 0
-    for seed, theta in CASES[:2]:
-        model = small_talk(seed, **options)
-        without = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES[:3]]
-        rule = EmitRule(k_min=2)
-        expected = [one_by_one(model, tokens, source, theta, 6, rule) for source in SOURCES[:3]]
-        told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
-        for how in ({}, {"recompute": True}):
-            system = grid_system(model, tokens, theta, max_target_tokens=6, rule=rule, **how)
-            for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
-                assert_same_events(ours, theirs)
-    assert told_apart, "decisions that no k_min changes show nothing"
-
-
 PIECES = torch.tensor([False, False, True, False, True, True, True])  # of the seven words
+RULES = [
+    EmitRule(certainty=0.5), EmitRule(certainty=2.0), EmitRule(k_min=2), EmitRule(words=PIECES),
+    EmitRule(words=PIECES, k_min=2), EmitRule(words=PIECES, certainty=0.5),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("others", [EmitRule(), EmitRule(k_min=2), EmitRule(certainty=0.5)], ids=str)
+@pytest.mark.parametrize("rule", RULES, ids=str)
 @pytest.mark.parametrize("options", [{}, OPTIONS[-1]], ids=str)
-def test_by_words_nothing_is_read_before_a_word_is_finished(options, others):
+def test_by_a_rule_each_stream_does_what_it_does_alone_and_not_what_it_does_without(options, rule):
+    without = PAPER_RULE if rule.words is None else replace(rule, words=None)
     told_apart = pieces = 0
     cases = [(1, 0.6, PREFIXED), *((seed, 0.65, TOKENS) for seed in range(6))]
     for number, (seed, theta, tokens) in enumerate(cases):
-        if number > 2 and told_apart and pieces:
+        if number > 2 and told_apart and (pieces or rule.words is None):
             break
         model = small_talk(seed, **options)
-        without = [one_by_one(model, tokens, source, theta, 6, others) for source in SOURCES[:3]]
-        rule = replace(others, words=PIECES)
-        expected = [one_by_one(model, tokens, source, theta, 6, rule) for source in SOURCES[:3]]
-        told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in without]
+        plain, expected = (
+            [one_by_one(model, tokens, source, theta, 6, one) for source in SOURCES[:3]] for one in (without, rule)
+        )
+        told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in plain]
         pieces += sum(event[0] == "write" and event[3] == 1 for events in expected for event in events)
-        for how in ({}, {"recompute": True}):
-            system = grid_system(model, tokens, theta, max_target_tokens=6, rule=rule, **how)
+        for recompute in (False, True):
+            system = grid_system(model, tokens, theta, max_target_tokens=6, rule=rule, recompute=recompute)
             for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
-    assert told_apart, "decisions that no word changes show nothing"
-    assert pieces
+    assert told_apart, "decisions that the rule does not change show nothing"
+    assert pieces or rule.words is None
 
 
 def test_a_word_is_finished_even_where_theta_has_risen_to_1_meanwhile():
@@ -192,14 +162,6 @@ def test_a_word_is_finished_even_where_theta_has_risen_to_1_meanwhile():
     events = list(stream.write())
     assert [type(event) for event in events] == [Write, Write, Write, End]
     assert {event.emit_probability for event in events[:3]} == {1.0}
-
-
-@pytest.mark.parametrize("k", [1, 3, 20])
-def test_with_theta_0_a_least_lag_is_wait_k(k):
-    model = small_talk(1)
-    model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[2].expand(len(hidden), 7)  # never the end
-    waited = delays(grid_system(model, TOKENS, 0.0, max_target_tokens=6, rule=EmitRule(k_min=k)), SOURCES)
-    assert waited == [[min(k + y, len(source)) for y in range(6)] for source in SOURCES]
 
 
 def test_the_streams_compared_above_show_every_transition():
@@ -263,14 +225,6 @@ def test_a_source_without_tokens_is_refused_by_its_number_before_anything_is_dec
         next(grid_system(small_talk(), TOKENS, 0.5, 9).translate([[2, 3], []]))
 
 
-@pytest.mark.parametrize("theta", [-0.1, 1.1, float("nan"), float("inf")])
-def test_theta_outside_0_to_1_is_refused(theta):
-    with pytest.raises(ValueError, match=f"theta={theta}: .* between 0 and 1"):
-        grid_system(small_talk(), TOKENS, theta, 9)
-    assert check_theta(0.0) == 0.0
-    assert check_theta(1.0) == 1.0
-
-
 def test_sources_longer_than_the_model_takes_are_all_named_before_the_first_step():
     model = tiny_grid(tiny_backbone(vocab_size=7, layers=1, max_position_embeddings=12))
     sources = [[4], [3] * 11, [2] * 20, [3] * 12]
@@ -332,21 +286,3 @@ def signature(events):
         (type(event).__name__, getattr(event, "token", None), getattr(event, "delay", getattr(event, "reason", None)))
         for event in events
     ]
-
-
-@pytest.mark.parametrize("pieces", [[1, 2, 1, 3], [7], [2, 5], [1] * 7])
-@pytest.mark.parametrize("theta", [0.0, 0.5, 1.0])
-def test_a_row_is_taken_ahead_only_of_tokens_that_have_arrived(theta, pieces):
-    model = small_talk(attention="exact", input_attends_output=False, anchor=3)
-    source, texts = SOURCES[0], []
-    for streams in (1, 2):
-        engine = Engine(model, TOKENS, theta=theta, max_target_tokens=9, max_streams=streams)
-        stream, events, begin = engine.open(), [], 0
-        for count in pieces:
-            stream.read(source[begin : begin + count])
-            begin += count
-            events += stream.write()
-        stream.end()
-        texts.append(signature([*events, *stream.write()]))
-        assert stream.over
-    assert texts[0] == texts[1]

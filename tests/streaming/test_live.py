@@ -107,18 +107,6 @@ def test_what_is_held_back_counts_as_delay():
     assert characters == sorted(characters)
 
 
-def test_a_pause_lets_go_what_is_held_back_and_the_sentence_goes_on():
-    translator = translator_of(theta=1.0)
-    list(feed(translator, "The m"))
-    before = len(translator.text.tokens)
-    assert tokens_read(pause(translator))
-    assert len(translator.text.tokens) > before
-    assert list(pause(translator)) == []
-    live = fed(translator, ["an."])
-    assert {entry.event.stream for entry in live} == {0}
-    assert TOKENIZER.decode(translator.text.context) == "The m" + "an."
-
-
 @pytest.mark.parametrize("pause_at", range(1, 22, 2))
 def test_a_pause_where_a_word_ends_changes_no_token(pause_at):
     text = "the man standing there"
@@ -243,27 +231,18 @@ def pieces(*chunks):
     return found, warnings
 
 
-def test_characters_are_there_as_soon_as_they_arrive_and_a_pause_is_told_once():
+@pytest.mark.parametrize("blocking", [True, False])  # where it does not block, reading returns at once
+def test_characters_are_there_as_soon_as_they_arrive_and_a_pause_is_told_once(blocking):
     reader, writer = os.pipe()
-    text = arriving(reader, 0.01, print)
-    os.write(writer, "他".encode())
-    assert next(text) == "他"
-    assert next(text) is None
-    os.write(writer, "没\n有".encode())
-    assert next(text) == "没\n有"
-    os.close(writer)
-    assert list(text) in ([], [None])
-    os.close(reader)
-
-
-def test_text_is_waited_for_where_reading_returns_at_once():
-    reader, writer = os.pipe()
-    os.set_blocking(reader, False)
+    os.set_blocking(reader, blocking)
     text = arriving(reader, 0.01, print)
     later = Timer(0.1, os.write, (writer, "他".encode()))
     later.start()
     assert next(text) == "他"
     later.join()
+    assert next(text) is None
+    os.write(writer, "没\n有".encode())
+    assert next(text) == "没\n有"
     os.close(writer)
     assert list(text) in ([], [None])
     os.close(reader)

@@ -1,6 +1,5 @@
-"""Wait-k, offline and local agreement: their events against literal loops, and what follows from k and n."""
+"""Policies of prefix models: against their definitions, and what follows from k, n and the ends of other knobs."""
 
-import copy
 from dataclasses import replace
 from functools import cache, partial
 
@@ -8,16 +7,30 @@ import pytest
 import torch
 
 from duplexmt.data.tokenizer import StreamTokens
-from duplexmt.streaming.drafting import Draft, LocalAgreement
+from duplexmt.decoder.cache import DecoderCache
+from duplexmt.decoder.layout import SOURCE
+from duplexmt.policy.decoding_options import Adaptive
+from duplexmt.streaming.drafting import AlignAtt, Draft, Hold, LocalAgreement, WholeLsg
 from duplexmt.streaming.events import End, Read, Write
-from duplexmt.streaming.policies import WaitK
+from duplexmt.streaming.policies import Confidence, Lsg, WaitK, divergence
 
-from ..helpers import float64, policy_system, prefix_states, tiny_prefix
-from .test_grid_system import END, SEED, SOURCES, TOKENS, both_tokens
-from .test_grid_system import always as always_on
+from ..helpers import float64, policy_system, tiny_prefix
+from . import slow_policies as slow
+from .test_grid_system import END, PREFIXED, SEED, SOURCES, TOKENS, both_tokens
 
 SEEDS = range(2)  # whose models have the two kinds of anchor
 BATCH_SIZES = (1, 3, 64)
+LIMIT = 6
+BOUNDS = Adaptive(k_min=1, k_max=4, alpha=0.9, divergence="paper")
+UNSURE = Adaptive(k_min=2, k_max=3, alpha=1, divergence="code")
+DEFINITIONS = {
+    WaitK: slow.wait_k, LocalAgreement: slow.local_agreement, Confidence: slow.confidence, Lsg: slow.lsg,
+    WholeLsg: slow.lsg_of_whole_sources, AlignAtt: slow.alignatt, Hold: slow.hold,
+}  # fmt: skip
+SETTINGS = {
+    WaitK: [1, 4, None], LocalAgreement: [1, 2, 3], Confidence: [0, 0.2, 0.5, 0.8], Lsg: [0.05, 0.5],
+    WholeLsg: [0.05, 0.5], AlignAtt: [1, 2], Hold: [1, 3],
+}  # fmt: skip
 
 
 @cache
@@ -31,96 +44,42 @@ def timeless(events, index=0):
     return [replace(event, elapsed=0.0, stream=0) for event in events if event.stream == index]
 
 
-@torch.no_grad()
-def predicted(model, source, target, length, visible):
-    """The next token by a forward over the whole sequence, under the training mask."""
-    return int(model.text_logits(prefix_states(model, source, target, length, visible)[-1]).argmax())
+def model_of(seed, heads=None, **options):
+    model = small_talk(seed, anchor="source_length" if seed else 12, **options)
+    model.alignment_heads = heads
+    return model
 
 
-def wait_k_one_by_one(model, tokens, text, k, limit):
-    """Wait-k for one stream, literally: no cache, no batch; only what has been read is given to the model."""
-    source = [*tokens.source_prefix, *text, tokens.end]
-    target, visible, events, written = [tokens.seed, *tokens.target_prefix], [], [], 0
-    read = len(tokens.source_prefix)
-    while True:
-        while read < len(source) and (k is None or read - len(tokens.source_prefix) - written < k):
-            events.append(Read(0, source[read]))
-            read += 1
-        visible += [read] * (len(target) - len(visible))
-        token = predicted(model, source[:read], target, len(source), visible)
-        if token == tokens.end and read < len(source):
-            events.append(Read(0, source[read]))
-            read += 1
-            visible = visible[:-1] if written else []
-        elif token == tokens.end:
-            return [*events, End(0, "end_token")]
-        elif written == limit:
-            return [*events, End(0, "max_target_tokens")]
-        else:
-            events.append(Write(0, token, min(read - len(tokens.source_prefix), len(text)), None))
-            target.append(token)
-            written += 1
+# --- against the definitions ---------------------------------------------------------------------------------------
 
 
-def agreement_one_by_one(model, tokens, text, n, limit):
-    """LA-n for one stream, literally: every prefix of the source translated from the start as a sentence of its own."""
-    committed, history, events = [], [], []
-    for read in range(1, len(text) + 1):
-        source = [*tokens.source_prefix, *text[:read], tokens.end]
-        events.append(Read(0, text[read - 1]))
-        draft, reason = list(committed), "max_target_tokens"
-        while True:
-            target = [tokens.seed, *tokens.target_prefix, *draft]
-            token = predicted(model, source, target, len(source), [len(source)] * len(target))
-            if token == tokens.end:
-                reason = "end_token"
-                break
-            if len(draft) == limit:
-                break
-            draft.append(token)
-        history.append(draft)
-        if len(history) >= n:
-            agreed = list(committed)
-            while len(draft) > (i := len(agreed)) and all(h[i : i + 1] == [draft[i]] for h in history[-n:]):
-                agreed.append(draft[i])
-            events += [Write(0, token, read, None) for token in agreed[len(committed) :]]
-            committed = agreed
-    events.append(Read(0, tokens.end))
-    return [*events, *(Write(0, token, len(text), None) for token in draft[len(committed) :]), End(0, reason)]
-
-
-# --- against literal loops -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("anchor", ["source_length", 12])
-@both_tokens
-@pytest.mark.parametrize("k", [1, 4, None])
-def test_wait_k_does_in_a_batch_what_the_literal_loop_does_alone(k, tokens, anchor):
-    for seed in SEEDS:
-        model = small_talk(seed, anchor=anchor)
-        alone = [wait_k_one_by_one(model, tokens, source, k, 6) for source in SOURCES]
+@pytest.mark.parametrize(
+    ("tokens", "bounds", "heads"),
+    [(TOKENS, BOUNDS, None), (PREFIXED, UNSURE, [[0, 3], [1, 1]])],
+    ids=["plain", "prefixed, unsure, calibrated"],
+)
+@pytest.mark.parametrize(("policy", "setting"), [(policy, one) for policy in SETTINGS for one in SETTINGS[policy]])
+def test_a_policy_does_in_a_batch_what_its_definition_does_alone(policy, setting, tokens, bounds, heads):
+    delays, adaptive = set(), [bounds] if policy in (Confidence, Lsg, WholeLsg) else []
+    for seed in range(4):
+        if seed > 1 and len(delays) > 3:
+            break
+        model = model_of(seed, heads)
+        alone = [DEFINITIONS[policy](model, tokens, source, setting, *adaptive, LIMIT) for source in SOURCES]
         for batch_size in BATCH_SIZES:
-            events = list(policy_system(WaitK, model, tokens, k, 6, batch_size).translate(SOURCES))
+            system = policy_system(policy, model, tokens, setting, LIMIT, batch_size, *adaptive)
+            events = list(system.translate(SOURCES))
             assert [timeless(events, index) for index in range(len(SOURCES))] == alone
-
-
-@both_tokens
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_local_agreement_does_in_a_batch_what_the_literal_loop_does_alone(n, tokens):
-    for seed in SEEDS:
-        model = small_talk(seed, anchor="source_length" if seed else 12)
-        alone = [agreement_one_by_one(model, tokens, source, n, 6) for source in SOURCES]
-        for batch_size in BATCH_SIZES:
-            events = list(policy_system(LocalAgreement, model, tokens, n, 6, batch_size).translate(SOURCES))
-            assert [timeless(events, index) for index in range(len(SOURCES))] == alone
+        delays |= {event.delay for events in alone for event in events if isinstance(event, Write)}
+    assert len(delays) > 3
 
 
 def test_the_streams_compared_above_show_every_case():
     waits, agreements = [], []
     for seed in SEEDS:
         for source in SOURCES:
-            waits.append((source, wait_k_one_by_one(small_talk(seed), TOKENS, source, 2, 6)))
-            agreements.append((source, agreement_one_by_one(small_talk(seed), TOKENS, source, 2, 6)))
+            waits.append((source, slow.wait_k(small_talk(seed), TOKENS, source, 2, 6)))
+            agreements.append((source, slow.local_agreement(small_talk(seed), TOKENS, source, 2, 6)))
     seen = set()
     for source, events in waits:
         writes = [event for event in events if isinstance(event, Write)]
@@ -133,12 +92,83 @@ def test_the_streams_compared_above_show_every_case():
     assert seen == {"end_token", "max_target_tokens", "early end", "early", "agreed", "rest"}
 
 
-# --- what follows from k -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("which", ["paper", "code"])
+@pytest.mark.parametrize(("system", "definition"), [(Lsg, slow.lsg), (WholeLsg, slow.lsg_of_whole_sources)])
+def test_divergences_are_those_of_the_definition(system, definition, which, monkeypatch):
+    found, expected = [], []
+    for module in ("policies", "drafting"):
+        monkeypatch.setattr(
+            f"duplexmt.streaming.{module}.divergence",
+            lambda now, *others: found.append(told := divergence(now, *others)) or told,
+        )
+    bounds = Adaptive(k_min=1, k_max=4, alpha=1, divergence=which)
+    for seed in SEEDS:
+        list(policy_system(system, model_of(seed), TOKENS, 0.5, LIMIT, 1, bounds).translate(SOURCES))
+        for text in sorted(SOURCES, key=len):
+            definition(model_of(seed), TOKENS, text, 0.5, bounds, LIMIT, expected)
+    found = torch.cat([told.flatten() for told in found])
+    expected = torch.tensor(expected, dtype=torch.float64)
+    if system is Lsg:  # which computes it where the bounds decide, too; every one of the definition's is there
+        assert len(found) > len(expected) > 20
+        assert (found[:, None] - expected).abs().min(0).values.max() < 1e-9
+    else:
+        assert len(expected) > 20
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
 
 
-def always(model, token):
-    """A model that predicts one token whatever it sees."""
-    return always_on(copy.copy(model), token)
+@pytest.mark.parametrize("model_type", ["qwen2", "llama", "mistral", "qwen3"])
+def test_recorded_attention_is_that_of_each_head(model_type):
+    model = float64(tiny_prefix(vocab_size=7, model_type=model_type, sliding_window=None))
+    seen = []
+
+    class Kept(AlignAtt):
+        def safe(self, stream, draft):
+            read = stream.source[len(PREFIXED.source_prefix) : stream.visible]
+            seen.append((read, list(draft.text), torch.stack(draft.attention, 1)))
+            return (yield from super().safe(stream, draft))
+
+    list(policy_system(Kept, model, PREFIXED, 1, LIMIT, 3).translate(SOURCES[:3]))
+    for read, draft, weights in seen:
+        expected = slow.rests_on(model, PREFIXED, read, draft)[1]
+        torch.testing.assert_close(weights, expected, rtol=0, atol=1e-9)
+    assert len(seen) == sum(map(len, SOURCES[:3]))
+
+
+# --- the ends of the knobs -----------------------------------------------------------------------------------------
+
+
+def same_as(system, other):
+    for source in SOURCES:
+        assert timeless(system.translate([source])) == timeless(other.translate([source]))
+
+
+@both_tokens
+def test_confidence_and_lsg_are_wait_k_at_the_ends(tokens):
+    for seed in SEEDS:
+        model = model_of(seed)
+        wait = {k: policy_system(WaitK, model, tokens, k, LIMIT) for k in (2, 3, 5)}
+        for least, most, which in ((2, 3, "code"), (2, 5, "paper"), (5, 5, "paper")):
+            bounds = Adaptive(least, most, 1, which)
+            same_as(policy_system(Confidence, model, tokens, 0, LIMIT, adaptive=bounds), wait[least])
+            same_as(policy_system(Confidence, model, tokens, 1, LIMIT, adaptive=bounds), wait[most])
+            same_as(policy_system(Lsg, model, tokens, 1e-12, LIMIT, adaptive=bounds), wait[least])
+            same_as(policy_system(Lsg, model, tokens, 1e9, LIMIT, adaptive=bounds), wait[most])
+
+
+def test_what_drafts_is_offline_or_local_agreement_of_one_at_the_ends():
+    for seed in SEEDS:
+        model = model_of(seed)
+        offline = policy_system(WaitK, model, TOKENS, None, LIMIT)
+        at_once = policy_system(LocalAgreement, model, TOKENS, 1, LIMIT)
+        same_as(policy_system(Hold, model, TOKENS, 0, LIMIT), at_once)
+        same_as(policy_system(AlignAtt, model, TOKENS, 0, LIMIT), at_once)
+        never = Adaptive(k_min=1, k_max=99, alpha=1, divergence="paper")
+        for late in (
+            policy_system(Hold, model, TOKENS, LIMIT, LIMIT),
+            policy_system(AlignAtt, model, TOKENS, 7, LIMIT),
+            policy_system(WholeLsg, model, TOKENS, 1e9, LIMIT, adaptive=never),
+        ):
+            same_as(late, offline)
 
 
 # --- what follows from n -------------------------------------------------------------------------------------------
@@ -193,3 +223,25 @@ def test_a_previous_sentence_is_read_in_the_place_kept_for_it(policy):
         assert timeless(found, index) == timeless(alone)
     with pytest.raises(ValueError, match="trained without the previous sentence"):
         list(policy_system(policy, model, TOKENS, 2, 6).translate(SOURCES[:1], [[2]]))
+
+
+# --- what a system needs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", SETTINGS)
+def test_no_source_token_is_encoded_twice_and_calls_of_the_model_are_counted(policy, monkeypatch):
+    encoded, calls = [], []
+    original = DecoderCache.append
+
+    def counted(self, asked):
+        calls.append(len(asked))
+        runs = [run for one in asked for run in one.runs if run.line == SOURCE]
+        encoded.extend((run.position + at, token) for run in runs for at, token in enumerate(run.tokens))
+        return original(self, asked)
+
+    monkeypatch.setattr(DecoderCache, "append", counted)
+    system = policy_system(policy, model_of(2), TOKENS, SETTINGS[policy][1], LIMIT, adaptive=BOUNDS)
+    ends = [event for event in system.translate(SOURCES) if hasattr(event, "reason")]
+    assert sum(end.calls for end in ends) == sum(calls)
+    text = [(place, token) for place, token in encoded if token != TOKENS.end]
+    assert sorted(text) == sorted((place, token) for source in SOURCES for place, token in enumerate(source))

@@ -18,39 +18,10 @@ from duplexmt.streaming.settled import SettledTokens
 
 from ..helpers import SENTENCES, byte_level_tokenizer, tiny_tokenizer
 
-
-@cache
-def qwen2_like_tokenizer(added=False):
-    """Byte-level BPE over Qwen2's word pattern, merges across spaces, digits, contractions and Chinese alike."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(QWEN2_WORDS), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=700,
-        special_tokens=["</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    texts = [text for pair in SENTENCES for text in pair] + ["it's they're I'll  \n\n ..., ?! they'd"] * 9
-    tokenizer.train_from_iterator(texts * 2, trainer)
-    if added:
-        tokenizer.add_tokens([AddedToken("<tool>", normalized=False)])
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
-
-
 # As these models' tokenizer.json have them.
 CONTRACTED = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 LLAMA_3 = CONTRACTED + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-CL100K = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*"
-    r"|\s*[\r\n]|\s+(?!\S)|\s+"
-)
+CL100K = CONTRACTED + r"|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 TEKKEN = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*"
@@ -78,9 +49,11 @@ def split_by(*patterns):
 
 
 @cache
-def of_bytes(pre_tokenizer, size=700, words=()):
+def of_bytes(pre_tokenizer, size=700, words=(), normalizer=None, added=()):
     """Byte-level BPE. `words`: entries that no merges lead to, for `ignore_merges`."""
     tokenizer = Tokenizer(models.BPE())
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -94,7 +67,13 @@ def of_bytes(pre_tokenizer, size=700, words=()):
         vocabulary = described["model"]["vocab"]
         vocabulary |= {word: len(vocabulary) + place for place, word in enumerate(words) if word not in vocabulary}
         tokenizer = Tokenizer.from_str(json.dumps(described))
+    tokenizer.add_tokens([AddedToken(one, normalized=False) for one in added])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+
+
+def qwen2_like_tokenizer(added=()):
+    """Over Qwen2's word pattern: merges across spaces, digits, contractions and Chinese alike."""
+    return of_bytes(split_by(QWEN2_WORDS), normalizer=normalizers.NFC(), added=added)
 
 
 def precompiled(mapping):
@@ -164,7 +143,7 @@ TOKENIZERS = {
     "merges": lambda: tiny_tokenizer(460),
     "byte level": byte_level_tokenizer,
     "like Qwen2": qwen2_like_tokenizer,
-    "with an added token": lambda: qwen2_like_tokenizer(True),
+    "with an added token": lambda: qwen2_like_tokenizer(("<tool>",)),
     "like Llama 3": lambda: of_bytes(split_by(LLAMA_3), words=("Ġtheater", "teach", "'re", "345", "ĠNEW", "Ġthez")),
     "like GPT-4": lambda: of_bytes(split_by(CL100K)),
     "like GPT-4o": lambda: of_bytes(split_by(O200K)),
