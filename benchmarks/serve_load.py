@@ -350,7 +350,6 @@ def main() -> int:
     if asked.connected < asked.active:
         parser.error(f"--connected {asked.connected}: must be at least --active {asked.active}, who are among them")
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server is left
     make = partial(text_of, cycle(pair.source for pair in builtin_corpus(4000, 0, 0, seed=asked.seed)["train"]))
     reference = Reference(asked.model_folder, TARGET_TOKENS, MAX_REPEATS)
     short = [make(60) for _ in range(8)]
@@ -374,4 +373,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server is left
     sys.exit(main())
