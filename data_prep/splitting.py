@@ -83,7 +83,7 @@ def by_rank(corpora: Mapping[str, Iterable[Pair]], seed: int, side: int = 0) -> 
     candidates = [
         Candidate(rank(text_key(pair[side]), seed), name, 0, *pair) for name, pairs in corpora.items() for pair in pairs
     ]
-    return sorted(candidates, key=lambda each: (each.rank, each.pair, each.corpus))
+    return sorted(candidates, key=lambda each: (each.rank, each.pair[side], each.pair, each.corpus))
 
 
 def hold_out(

@@ -26,6 +26,7 @@ OPTIONS = {
     "validation_size": 5, "test_size": 6, "source_field": 0, "target_field": 1, "source_language": "zh",
     "target_language": "en", "seed": 1,
 }  # fmt: skip
+TIES = ("。", "Now"), ("！", "Late"), ("？", "Early")  # sources of one rank, with targets in another order
 CONTEXT = {"context_tokens": 4, "context_separator": "|||"}
 
 
@@ -130,6 +131,9 @@ def test_no_training_pair_is_a_relative_of_a_held_out_one_or_of_a_test_files_but
 
 
 def test_both_directions_hold_out_the_same_pairs(corpus, tmp_path):
+    one = sentences(1, 300)
+    marked = [(source.replace("。", mark), f"{word} {target}") for source, target in one[:60] for mark, word in TIES]
+    write(corpus, "one", [*one[60:], *marked])
     splits, _ = splits_of(corpus, tmp_path)
     swapped = {"source_field": 1, "target_field": 0, "source_language": "en", "target_language": "zh"}
     back, _ = splits_of(corpus, tmp_path, **swapped)
