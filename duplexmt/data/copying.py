@@ -6,6 +6,7 @@ digits and their marks in the source, as it is written there (each counts once, 
 four words with spaces between them are one, as a name has). The source keeps its own tokens. So the model still sees
 what it copies, and may write anything else for it ("10" may be "ten"). In training a run that stands on both sides is
 such a token on the target side; in decoding, it is written once the source has gone on behind the run, or has ended.
+What has not been written when the source has ended comes before the next full stop, or at the end.
 
 They are bytes that no text in UTF-8 has, so every vocabulary with all bytes holds them already. They are for sources in
 another script: of a German sentence each word would be such a run.
@@ -16,7 +17,7 @@ token now means the run of that number in the new source.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .tokenizer import token_ids
@@ -41,6 +42,12 @@ def copied_runs(text: str, whole: bool = True) -> dict[str, int]:
     """
     found = [run[0].rstrip(MARKS) for run in RUN.finditer(text) if whole or run.end() < len(text)]
     return Counter(run for run in found if len(run) >= SHORTEST)
+
+
+def found_whole(runs: Iterable[str], text: str) -> Iterator[re.Match[str]]:
+    """Where some runs stand in a text, each as a whole: "15" is not in "2015"."""
+    texts = "|".join(re.escape(run) for run in sorted(runs, key=len, reverse=True))
+    return re.finditer(f"{BEFORE}({texts}){BEHIND}", text) if texts else iter(())
 
 
 def open_run(text: str) -> str:
@@ -73,8 +80,7 @@ def target_ids(
     parts: list[tuple[int, str | int]] = []  # with the number of the target: a text, or a copy token
     for number, (target, source) in enumerate(zip(targets, sources, strict=True)):
         tokens, done = dict(zip(copied_runs(source), copy_tokens, strict=False)), 0
-        texts = "|".join(re.escape(text) for text in sorted(tokens, key=len, reverse=True))
-        for run in re.finditer(f"{BEFORE}({texts}){BEHIND}", target) if tokens else ():
+        for run in found_whole(tokens, target):
             parts += [(number, target[done : run.start()]), (number, tokens[run[0]])]
             done = run.end()
         parts.append((number, target[done:]))

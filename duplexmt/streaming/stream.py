@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..data.copying import IN_WORD, begins_number, copied_runs, is_number, open_run
+from ..data.copying import IN_WORD, begins_number, copied_runs, found_whole, is_number, open_run
 from ..data.tokenizer import decode
 from ..decoder.cache import TARGET, Append, Run
 from ..decoder.decoder_options import VISIBLE_LENGTH
@@ -209,8 +209,8 @@ class Stream:
 
     def meant(self, token: int) -> int:
         """What is written for a token that was chosen, in a model with copy tokens: no run is copied more often than
-        it is in the source while another one has not been, and a digit that begins a number of the source stands for
-        the number."""
+        it is in the source while another one has not been, a digit that begins a number of the source stands for the
+        number, and at the source's end a run that stands nowhere in the translation comes before its full stop."""
         copy_tokens = self.engine.tokens.copy_tokens
         digit = self.number_begun(token)
         ends = self.at_source_end and bool(copy_tokens) and self.may_end(token)
@@ -221,7 +221,7 @@ class Stream:
         waiting = [own for own in runs if own not in self.written]
         if ends:
             text = self.growing.text if self.growing else ""
-            return next((own for own in waiting if runs[own] not in text), token)
+            return next((own for own in waiting if not any(found_whole([runs[own]], text))), token)
         if digit:
             return next((own for own in waiting if runs[own].startswith(digit) and is_number(runs[own])), token)
         spent = self.written.count(token) >= times[runs[token]] if token in runs else self.at_source_end

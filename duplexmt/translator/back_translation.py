@@ -57,16 +57,14 @@ def translated(model_folder: str, targets: list[str], begun: Path) -> list[str]:
     Raises:
         ValueError: of `duplexmt.load`; `begun` is not of these targets.
     """
-    begun.touch()
-    text = begun.read_text(encoding="utf-8")
+    text = begun.read_text(encoding="utf-8") if begun.is_file() else ""
     done = [line.split("\t") for line in text[: text.rfind("\n") + 1].splitlines()]
     if [line[-1] for line in done] != targets[: len(done)]:
         raise ValueError(f"{begun} was begun with other sentences: give another output, or remove it")
     sources, rest = [line[0] for line in done], targets[len(done) :]
-    with begun.open("r+", encoding="utf-8", buffering=1) as file:
-        file.truncate(len("".join(f"{source}\t{target}\n" for source, target in done).encode()))
-        file.seek(0, 2)
-        made: Iterable[str] = load(model_folder, run_as="offline", cut=False).translate_each(rest) if rest else ()
+    made: Iterable[str] = load(model_folder, run_as="offline", cut=False).translate_each(rest) if rest else ()
+    write_whole(begun, text[: text.rfind("\n") + 1])  # without a line that was cut off
+    with begun.open("a", encoding="utf-8", buffering=1) as file:
         for source, target in zip(tqdm(made, total=len(rest), unit="sentence"), rest, strict=True):
             sources.append(" ".join(source.split()))
             file.write(f"{sources[-1]}\t{target}\n")

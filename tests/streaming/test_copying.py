@@ -158,6 +158,7 @@ def test_whole_lsg_compares_with_the_text_at_hand_where_a_draft_has_changed_befo
         ("甲x1和y2。", "a.", "a x1 y2"),  # before the full stop that ends a sentence, as often as there is one
         ("甲x1。", "(", "(x1"),
         ("甲x1。", "x1.", "x1."),  # spelt, it is not lacking
+        ("甲x1。", "ax1.", "ax1 x1"),  # but as a part of another one
     ],
 )
 def test_each_run_is_copied_in_its_turn_and_no_number_of_the_source_is_spelt(text, script, written):
