@@ -118,7 +118,7 @@ class DataConfig:
     validation_path: str | None = None  # used whole, as test_path is
     test_path: str | None = None  # evaluate: another test set
     root: str | None = None  # wmt21_zhen: folder of the raw files
-    prepared: str | None = None  # folder of what data_prep makes of the files; null: ROOT/prepared
+    prepared: str | None = None  # folder for the cleaned files; null: ROOT/prepared
     cleaning: str = "paper"  # a preset of data_prep/conf/cleaning: paper | strict
     sources: list[str] | None = None  # of wmt21_zhen or pairs_folder, by name; null: all
     exclude: list[str] = field(default_factory=list)  # pairs_folder: patterns of test files, never trained on

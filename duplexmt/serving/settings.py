@@ -53,7 +53,7 @@ class Limits:
     sessions_per_address: int  # of one address (of IPv6: 64 bits of it) that is not this machine's own
     connections: int  # at a time, of HTTP and WebSocket
     connections_per_address: int  # likewise
-    active_seconds: float  # after its last text or event a session is active; there may be as many of these as streams
+    active_seconds: float  # since its last text or event: a session counts as at work; at most engine.max_streams are
     drain_seconds: float  # to end sentences in when the server stops
     retry_seconds: float  # after which who was refused may try again
 
