@@ -234,10 +234,12 @@ def test_every_system_has_a_constant_anchor_but_the_papers_and_what_is_not_train
 def test_baselines_are_trained_with_everything_else_as_for_the_grid():
     grid = asdict(checked("train", "experiment=small_pairs", "data.path=corpus.tsv"))
     assert grid.pop("system") == {"name": "grid", "k": None}
+    assert grid["training"].pop("rows") == 4
     for system, k in (("waitk", 3), ("waitk", "multi"), ("offline", None)):
         given = ["system.k=multi"] if k == "multi" else []
         other = asdict(checked("train", "experiment=small_pairs", "data.path=corpus.tsv", f"system={system}", *given))
         assert other.pop("system") == {"name": system, "k": k}
+        assert other["training"].pop("rows") is None
         assert other == grid
 
 
