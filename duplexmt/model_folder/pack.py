@@ -248,13 +248,15 @@ BOXES = {  # by the name of their settings in conf/data: how a model of such pai
     "permissive": (
         "make model   # all stages, conf/experiment/box_*.yaml; it replaces models/zh-en, but for INTO=runs/mine",
         """- It is small, and has seen everyday sentences, image captions and documentation of software.
-  Of anything else (news, law, medicine, poetry, names, large numbers) it makes fluent errors, and does not say so.
+  Of anything else (news, law, medicine, poetry, names and large numbers in words) it makes fluent errors, and does not
+  say so.
 - Chinese to English only; traditional characters are read as simplified ones.""",
     ),
     "tatoeba_de": (
         "make model-de   # all stages, conf/experiment/box_de_*.yaml; it replaces models/de-en, but for INTO=runs/mine",
         """- It is small, and has seen short everyday sentences alone.
-  Of anything else (news, law, medicine, poetry, names, large numbers) it makes fluent errors, and does not say so.
+  Of anything else (news, law, medicine, poetry, names and large numbers in words) it makes fluent errors, and does not
+  say so.
 - German to English only.""",
     ),
 }
