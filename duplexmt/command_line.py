@@ -84,7 +84,7 @@ def remove_unused(folder: Path) -> None:
         log.unlink()
     for path in (folder, *folder.parents):
         around, sweep = path.is_relative_to(Path.cwd()) and path != Path.cwd(), path / "multirun.yaml"
-        if {*path.iterdir()} > {sweep} or not (around or path == folder or sweep.is_file()):
+        if {*path.iterdir()} - {sweep} or not (around or path == folder or sweep.is_file()):
             break
         sweep.unlink(missing_ok=True)
         path.rmdir()

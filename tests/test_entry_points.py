@@ -372,12 +372,14 @@ def test_translation_as_text_gives_a_line_for_every_line_and_writes_no_file(trai
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_told_in_one_clear_line_and_leaves_nothing(command, message, tmp_path):
+    another = tmp_path / "runs" / "another"
+    another.mkdir(parents=True)
     done = run(*command, cwd=tmp_path, cold=command[1] in ("policy.lamb=0.1", "policy.theta=1.5", "theta=high"))
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(message)
     assert done.stdout == "" or "-m" in command  # a sweep says which job it has begun
-    assert list(tmp_path.iterdir()) == []
+    assert [*tmp_path.rglob("*")] == [another.parent, another]
 
 
 @pytest.mark.parametrize("held", [False, True])
