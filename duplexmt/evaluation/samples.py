@@ -1,23 +1,27 @@
 r"""Sentences to show a model with, chosen by their score and not by hand, and written into its folder.
 
     python evaluate.py model_folder=models/zh-en data=tatoeba 'policy.theta=[0.3,0.4,0.5,0.7,0.9]' \
-        check_overlap=false hydra.run.dir=runs/zh-en
+        hydra.run.dir=runs/zh-en
     python -m duplexmt.evaluation.samples runs/zh-en models/zh-en
 
-Of the held-out sentences which an evaluation has translated, those that are right at each of its settings (chrF against
-the reference is `SCORE` at least), the longest first; none that begins as another one does, or has many words of one.
-The live page has them typed, and says how they were chosen.
+Of the sentences which an evaluation of the model has translated, those that are right at each of its settings (chrF
+against the reference is `SCORE` at least), the longest first; none that begins as another one does, or has many words
+of one, and none that has a relative in the model's training, which the evaluation has looked for. The live page has
+them typed, and says how they were chosen.
 """
 
 import argparse
 import sys
 from collections.abc import Iterable
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from sacrebleu.metrics import CHRF
 
 from ..model_folder.manifest import read_manifest, write_manifest
+from ..model_folder.pack import check_evaluated
+from .alike import BANDS, SHOWN, read_likeness
 from .results import of_one_test_set
 from .translation import Record
 
@@ -30,17 +34,27 @@ def record_samples(evaluation: Path, model_folder: Path) -> dict[str, Any]:
     """Choose samples by an evaluation, and write them into a model folder's manifest.
 
     Raises:
-        ValueError: for a folder that is none, and an evaluation in which no sentence is right at each setting.
+        ValueError: for a folder that is none, an evaluation of another model, one without `likeness.json`, and one in
+            which no sentence is right at each setting.
     """
     info = read_manifest(model_folder)
+    check_evaluated(evaluation, model_folder, info)
     (decoding,) = of_one_test_set([evaluation])
+    likeness = [*map(max, zip(*read_likeness(evaluation).values(), strict=True))]
+    if not likeness:
+        raise ValueError(
+            f"{evaluation} does not know which sentences the model was trained on: evaluate it without "
+            "check_overlap=false"
+        )
     records = [decoding.sorted(key) for key in decoding.points]
-    right = [same for same in zip(*records, strict=True) if all(map(is_right, same))]
+    fresh = map(BANDS[SHOWN[0]], likeness)  # without a relative
+    unseen = [*compress(zip(*records, strict=True), fresh)]
+    right = [same for same in unseen if all(map(is_right, same))]
     if not right:
         raise ValueError(f"{evaluation}: no sentence is translated as its reference at each setting: no samples")
     samples = {
         "chosen": (
-            f"Chosen by score: of {decoding.test['sentences']:,} sentences that the model had not seen, {len(right)} "
+            f"Chosen by score: of {len(unseen):,} sentences that the model had not seen, {len(right)} "
             "come out just as a person had translated them, however early it writes. These are the longest. Many "
             "others come out wrong."
         ),
