@@ -210,7 +210,8 @@ class Stream:
     def meant(self, token: int) -> int:
         """What is written for a token that was chosen, in a model with copy tokens: no run is copied more often than
         it is in the source while another one has not been, a digit that begins a number of the source stands for the
-        number, and at the source's end a run that stands nowhere in the translation comes before its full stop."""
+        number, and at the source's end a run that stands nowhere in the translation comes before its full stop. With
+        nothing else to copy, a run comes once more than the source has it; then the translation ends."""
         copy_tokens = self.engine.tokens.copy_tokens
         digit = self.number_begun(token)
         ends = self.at_source_end and bool(copy_tokens) and self.may_end(token)
@@ -224,8 +225,10 @@ class Stream:
             return next((own for own in waiting if not any(found_whole([runs[own]], text))), token)
         if digit:
             return next((own for own in waiting if runs[own].startswith(digit) and is_number(runs[own])), token)
-        spent = self.written.count(token) >= times[runs[token]] if token in runs else self.at_source_end
-        return waiting[0] if waiting and spent else token
+        over = self.written.count(token) - times[runs[token]] if token in runs else 0 if self.at_source_end else -1
+        if over >= 0 and waiting:
+            return waiting[0]
+        return self.engine.tokens.end if over > 0 and self.at_source_end else token
 
     def may_end(self, token: int) -> bool:
         """Whether a token ends the translation, or its last sentence."""
