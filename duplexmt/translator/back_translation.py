@@ -6,7 +6,7 @@ The model is an offline one of the other direction. The input has a sentence a l
 Each sentence is translated once, but for those of `--known` files. The output has two columns, source TAB target; each
 source begins with a mark, so that a model tells it from what people write (Caswell et al. 2019). Left out are sources
 in which three characters come twice, or one to four three times in a row, as a model writes that is at its wits' end.
-Killed, the same command goes on where it was: `OUTPUT.begun` has what is translated.
+Killed, the same command goes on where it was: `OUTPUT.begun` has the model's fingerprint and what is translated.
 """
 
 import argparse
@@ -19,7 +19,10 @@ from pathlib import Path
 from tqdm import tqdm
 
 from ..common.files import write_whole
+from ..common.streams import chunks, text
 from ..common.text import text_key
+from ..model_folder.hugging_face import model_at
+from ..model_folder.manifest import checksum, read_manifest
 from .translator import load
 
 AGAIN = re.compile(r"(.{1,4})\1\1")
@@ -32,9 +35,12 @@ def last_columns(path: Path) -> Iterator[str]:
     Raises:
         OSError, ValueError: there is no such file, or it is not in UTF-8.
     """
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-        for line in lines:
-            yield " ".join(line.rstrip("\n").rpartition("\t")[2].split())
+    lines = (line for piece in text(chunks([path]), str(path)) for line in piece[:-1].split(b"\n"))
+    for number, line in enumerate(lines, 1):
+        try:
+            yield " ".join(line.decode().rpartition("\t")[2].split())
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}, line {number}: not UTF-8 ({error}); correct or remove it") from error
 
 
 def plausible(source: str, target: str, ratio: tuple[float, float], most_words: float) -> bool:
@@ -51,24 +57,49 @@ def plausible(source: str, target: str, ratio: tuple[float, float], most_words: 
     return words <= most_words and ratio[0] <= len(letters) / words <= ratio[1]
 
 
+def fingerprint(model_folder: str) -> str:
+    """Of a model's files. ValueError where it is not whole."""
+    info = read_manifest(model_at(model_folder))
+    return checksum({name: info.get(name) for name in ("digests", "backbone")})
+
+
 def translated(model_folder: str, targets: list[str], begun: Path) -> list[str]:
     """A source for each target, those translated before from the file `begun`, which the others are added to.
 
     Raises:
-        ValueError: of `duplexmt.load`; `begun` is not of these targets.
+        ValueError: of `duplexmt.load`; `begun` is not of this model, or not of these targets.
     """
-    text = begun.read_text(encoding="utf-8") if begun.is_file() else ""
-    done = [line.split("\t") for line in text[: text.rfind("\n") + 1].splitlines()]
-    if [line[-1] for line in done] != targets[: len(done)]:
+    head = f"model {fingerprint(model_folder)}"
+    whole, _, _ = begun.read_text(encoding="utf-8").rpartition("\n") if begun.is_file() else ("", "", "")
+    first, *rows = whole.split("\n")  # without a line that was cut off
+    done = [row.split("\t") for row in rows]
+    if first not in ("", head):
+        raise ValueError(f"{begun} was begun with another model: give that one, or another output, or remove the file")
+    if [row[-1] for row in done] != targets[: len(done)]:
         raise ValueError(f"{begun} was begun with other sentences: give another output, or remove it")
-    sources, rest = [line[0] for line in done], targets[len(done) :]
+    sources, rest = [row[0] for row in done], targets[len(done) :]
     made: Iterable[str] = load(model_folder, run_as="offline", cut=False).translate_each(rest) if rest else ()
-    write_whole(begun, text[: text.rfind("\n") + 1])  # without a line that was cut off
+    write_whole(begun, "".join(f"{line}\n" for line in (head, *rows)))
     with begun.open("a", encoding="utf-8", buffering=1) as file:
         for source, target in zip(tqdm(made, total=len(rest), unit="sentence"), rest, strict=True):
             sources.append(" ".join(source.split()))
             file.write(f"{sources[-1]}\t{target}\n")
     return sources
+
+
+def check(inputs: Iterable[Path], output: Path, begun: Path, ratio: tuple[float, float], most_words: float) -> None:
+    """Refuse (ValueError), before anything is translated, what would lose an input or all that is made."""
+    if not output.parent.is_dir() or output.is_dir():
+        raise ValueError(
+            f"{output}: must be a file in a folder that exists; make {output.parent}, or give another name"
+        )
+    for path in inputs:
+        if any(made.exists() and path.exists() and made.samefile(path) for made in (output, begun)):
+            raise ValueError(f"{output}: writing it would overwrite the input {path}; give another output")
+    if not 0 <= ratio[0] <= ratio[1]:
+        raise ValueError(f"--ratio {ratio[0]:g} {ratio[1]:g}: must be the least and then the most, from 0 up")
+    if not most_words >= 1:
+        raise ValueError(f"--most-words {most_words:g}: must be at least 1")
 
 
 def back_translate(
@@ -86,17 +117,26 @@ def back_translate(
         How many sentences were translated, and how many pairs there are.
 
     Raises:
-        OSError, ValueError: those of `last_columns` and `translated`.
+        OSError, ValueError: those of `check`, `last_columns` and `translated`; there is nothing to translate, or all
+            of it was left out.
     """
-    seen = {text_key(text) for path in known for text in last_columns(path)} | {""}
+    known, begun = [*known], output.with_name(f"{output.name}.begun")
+    check([targets, *known], output, begun, ratio, most_words)
+    seen = {text_key(line) for path in known for line in last_columns(path)} | {""}
     chosen: dict[str, str] = {}
-    for text in last_columns(targets):
-        if (key := text_key(text)) not in seen:
-            chosen.setdefault(key, text)
-    begun = output.with_name(f"{output.name}.begun")
+    for line in last_columns(targets):
+        if (key := text_key(line)) not in seen:
+            chosen.setdefault(key, line)
+    if not chosen:
+        raise ValueError(f"{targets}: has no sentence but for those of --known; give one that has")
     sources = translated(model_folder, [*chosen.values()], begun)
     pairs = zip(sources, chosen.values(), strict=True)
     kept = [f"{mark}{source}\t{target}\n" for source, target in pairs if plausible(source, target, ratio, most_words)]
+    if not kept:
+        raise ValueError(
+            f"no pairs: all {len(chosen):,} were left out by their form (repeats, --ratio {ratio[0]:g} {ratio[1]:g}, "
+            f"--most-words {most_words:g}); {begun} has them: run again with wider limits, or remove it"
+        )
     written = "".join(kept).encode()
     write_whole(output, gzip.compress(written, mtime=0) if output.suffix == ".gz" else written)
     begun.unlink()
@@ -111,7 +151,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("model_folder", help="of an offline model from the target language to the source language")
-    parser.add_argument("targets", type=Path, help="text or TSV, plain or .gz")
+    parser.add_argument("targets", type=Path, help="text or TSV, plain or .gz, .xz or .zst")
     parser.add_argument("output", type=Path, help="TSV, plain or .gz")
     parser.add_argument("--known", type=Path, nargs="+", default=[], help="files whose targets are left out")
     parser.add_argument("--mark", default="※", help="before each source (%(default)s)")
