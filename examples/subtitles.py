@@ -1,7 +1,7 @@
 """Subtitles from lines "seconds<TAB>what was said": python examples/subtitles.py models/zh-en said.tsv out.srt
 
-A sentence is shown from its first word on, until the next one has its own. Words come when the line was said that the
-model needed for them, so the times are those of a live talk (of a computer that takes no time).
+A sentence is shown from its first word on, for a second at least, until the next one has its own. Words come when the
+line was said that the model needed for them, so the times are those of a live talk (of a computer that takes no time).
 """
 
 import sys
@@ -25,7 +25,8 @@ def main(model: str, said: str, out: str) -> None:
             stream.feed(text) if line else stream.finish()
             for one in stream.events:
                 if isinstance(one, duplexmt.LiveEvent) and one.text.strip():
-                    since, before = shown.get(one.event.stream, (seconds, ""))
+                    earliest = max((since + 1 for since, _ in shown.values()), default=seconds)
+                    since, before = shown.get(one.event.stream, (max(seconds, earliest), ""))
                     shown[one.event.stream] = since, before + one.text
     ends = [*[since for since, _ in shown.values()][1:], seconds + 3]
     cues = zip(shown.values(), ends, strict=True)

@@ -97,3 +97,11 @@ def test_subtitles(example, tmp_path, translator):
     assert spans[0][0] == "00:00:00,500"
     assert spans[1][1] == spans[2][0] == "01:01:01,000"
     assert spans[2][1] == "01:01:04,000"
+
+
+def test_subtitles_of_sentences_said_at_once_stand_one_after_the_other(example, tmp_path):
+    (tmp_path / "said.tsv").write_text("2\t我们看书。他看书。你喜欢喝茶。\n", encoding="utf-8")
+    example("subtitles.py", "the model", "said.tsv", "out.srt")
+    spans = re.findall(r"(\S+) --> (\S+)", (tmp_path / "out.srt").read_text(encoding="utf-8"))
+    assert [begin for begin, _ in spans] == ["00:00:02,000", "00:00:03,000", "00:00:04,000"]
+    assert [end for _, end in spans] == ["00:00:03,000", "00:00:04,000", "00:00:05,000"]
