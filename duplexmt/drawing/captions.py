@@ -49,15 +49,20 @@ def read_cues(text: str, name: str, between: str) -> list[Cue]:
         between: what stands between two lines of a cue that one speaker says.
 
     Raises:
-        ValueError: for times that are none, naming the line, and for a file without cues.
+        ValueError: for times that are none, naming the line, and for a file without cues. A line is in the place of
+            times if it comes after an empty line and the next cue's number, and no cue with times has that number.
     """
     is_vtt = text.startswith("WEBVTT")
+    above, following, wrong = ("", ""), "1", ""  # two lines; the next cue's number; the error if it has no times
     found: list[tuple[Cue, list[str]]] = []
     inside = False  # a cue's text; in WebVTT an empty line ends it, and notes or styles may follow
     for number, line in enumerate(text.split("\n"), start=1):
         if "-->" in line:
             if (times := _TIMES.match(line)) is None:
                 raise ValueError(f"{name}, line {number}: {line.strip()!r} is no 00:00:01.000 --> 00:00:02.500")
+            if wrong and above[1] != following:
+                raise ValueError(wrong)
+            following, wrong = str(int(above[1]) + 1) if re.fullmatch(r"\d{1,9}", above[1]) else "none", ""
             if found and re.fullmatch(r"\n\d+", "\n".join(found[-1][1][-2:])):
                 del found[-1][1][-2:]  # the number of this cue
             begin, end = _seconds(*times.groups()[:4]), _seconds(*times.groups()[4:])
@@ -67,6 +72,14 @@ def read_cues(text: str, name: str, between: str) -> list[Cue]:
             found[-1][1].append(line.strip())
         else:
             inside = False
+        if "-->" not in line and line.strip() and above == ("", following) and not wrong:
+            wrong = (
+                f"{name}, line {number}: {line.strip()!r} is no 00:00:01.000 --> 00:00:02.500, which cue {following} "
+                "needs; if both lines are text, remove the empty line before them"
+            )
+        above = above[1], line.strip()
+    if wrong:
+        raise ValueError(wrong)
     for cue, lines in found:
         plain = _TAGS.sub("", "\n".join(line for line in lines if line))
         spoken = _DASH.sub("\r", html.unescape(plain) if is_vtt else plain)

@@ -34,6 +34,7 @@ after
 she <c.loud>said</c>
 """
 ODD = "3\n00:00:05,5 --> 00:00:06,0\n\n我们\n\n去\n\n2\n0:0:1.0 --> 0:0:1.5\n他"
+COUNTED = "1\n00:01,0 --> 00:02,0\n2\npears\n\n2\nplums\n\n7\nfigs\n\n2\n00:03,0 --> 00:04,0\n3\nleft"
 NUMBERS = "00:02,000 --> 00:01,000\n2024\n\n12\n00:03,000 --> 00:04,000\n<3 and 2 < 3\n"
 
 
@@ -43,9 +44,10 @@ NUMBERS = "00:02,000 --> 00:01,000\n2024\n\n12\n00:03,000 --> 00:04,000\n<3 and 
         (SRT, " ", [Cue(1, 3.5, "We went to the park"), Cue(4, 6, "\nHave you eaten?\nNot yet, AT&T&amp;co.")]),
         (VTT, " ", [Cue(64, 66, "-5 degrees & falling,"), Cue(3601, 3603.5, "she said")]),
         (ODD, "", [Cue(1, 1.5, "他"), Cue(5.5, 6, "我们去")]),
+        (COUNTED, " ", [Cue(1, 2, "2 pears 2 plums 7 figs"), Cue(3, 4, "3 left")]),
         (NUMBERS, " ", [Cue(2, 2, "2024"), Cue(3, 4, "<3 and 2 < 3")]),
     ],
-    ids=["srt", "vtt", "empty lines inside, out of order", "numbers as text"],
+    ids=["srt", "vtt", "empty lines inside, out of order", "the next number as text", "numbers as text"],
 )  # fmt: skip
 def test_cues_are_read_without_tags_in_the_order_of_their_times(text, between, cues):
     assert read_cues(text, "talk", between) == cues
@@ -58,6 +60,9 @@ def test_cues_are_read_without_tags_in_the_order_of_their_times(text, between, c
         ("WEBVTT\n\nNOTE nothing", "talk.srt has no subtitles"),
         ("1\n00:00:01,000 --> later\nHi", r"talk.srt, line 2: '00:00:01,000 --> later' is no 00:00:01.000 -->"),
         ("1\n00:00:01,000 --> 00:00:02,0000\nHi", "talk.srt, line 2"),
+        ("1\n00:01 > 00:02\nHi\n\n2\n00:02,0 --> 00:03,0\nyou", "line 2: '00:01 > 00:02' is no .*, which cue 1 needs"),
+        ("1\n00:01,0 --> 00:02,0\nHi\n\n2\nbad\nyou\n\n3\n00:03,0 --> 00:04,0\nall", "line 6: 'bad' is no"),
+        ("WEBVTT\n\n1\n00:01.0 --> 00:02.0\nHi\n\n2\nbad\nyou", "line 8: 'bad' .*, which cue 2 needs; if both"),
     ],
 )
 def test_what_is_no_subtitle_is_refused_by_its_line(text, told):
