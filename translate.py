@@ -1,8 +1,11 @@
 """Translate simultaneously: `echo 站在那边的男人曾是棒球手。 | python translate.py theta=0.7`."""
 
+import errno
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
+from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hydra
@@ -24,13 +27,23 @@ register_schemas()
 def main(cfg: DictConfig) -> None:
     """Show the translation as it grows."""
     with user_errors():
-        translate(settings(TranslateSettings, cfg))
+        try:
+            translate(settings(TranslateSettings, cfg))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            places = "standard output" if cfg.captions is None else f"standard output or captions={cfg.captions}"
+            raise OSError(
+                f"the translation could not be written: no space left where {places} goes; make room, or write it "
+                "elsewhere"
+            ) from error
 
 
 def translate(cfg: TranslateSettings) -> None:
     """Translate `text`, or standard input as it arrives: a line out for each line in."""
     if sys.stdout is None or (sys.stdin is None and cfg.text is None and cfg.input is None):
         raise ValueError("standard input or output is closed: give text=…, or another one, such as < FILE and > FILE")
+    check_files(cfg.input, cfg.captions)
     import duplexmt
     from duplexmt.drawing.captions import CaptionFile, Clock
     from duplexmt.model_folder.default_model import chosen_model
@@ -43,16 +56,19 @@ def translate(cfg: TranslateSettings) -> None:
     with ExitStack() as ends:  # for an error, or Ctrl-C
         ends.callback(terminal.leave_line)
         clock = Clock()
-        chunks = source_of(cfg, translator.source_language, clock, terminal.warn_of)
-        captions = ends.enter_context(closing(CaptionFile(cfg.captions, clock))) if cfg.captions else None
+        chunks = iter(source_of(cfg, translator.source_language, clock, terminal.warn_of))
+        captions: CaptionFile | None = None
 
         def show(event: "LiveEvent | LineEnd") -> None:
             if captions is not None:
                 captions.take(event)
             terminal.show(event)
 
-        stream = ends.enter_context(translator.stream(cfg.theta, on_event=show, on_warning=terminal.warn))
-        for chunk in chunks:
+        live = translator.stream(cfg.theta, on_event=show, on_warning=terminal.warn)
+        first = [*islice(chunks, 1)]  # a text that cannot be read is refused before captions are overwritten
+        captions = ends.enter_context(closing(CaptionFile(cfg.captions, clock))) if cfg.captions else None
+        stream = ends.enter_context(live)
+        for chunk in chain(first, chunks):
             if chunk is None:
                 stream.pause()
                 terminal.tell_cut_off()
@@ -61,6 +77,16 @@ def translate(cfg: TranslateSettings) -> None:
                 terminal.tell_cut_off()
         stream.finish()
         terminal.tell_cut_off()
+
+
+def check_files(source: str | None, captions: str | None) -> None:
+    """Refuse (ValueError) a file that is not there, and a folder in place of one, before a model is loaded."""
+    if source is not None and (not source or not Path(source).exists() or Path(source).is_dir()):
+        why = "is no name" if not source else "is a folder" if Path(source).is_dir() else "there is no such file"
+        raise ValueError(f"input={source}: {why}; give a file with text, .srt or .vtt, or none for standard input")
+    if captions is not None and (Path(captions).is_dir() or not Path(captions).parent.is_dir()):
+        where = Path(captions).parent
+        raise ValueError(f"captions={captions}: must be a file in a folder that exists; make {where}, or give another")
 
 
 class Terminal:
@@ -128,7 +154,7 @@ def source_of(
 
     if cfg.input is not None and cfg.input.lower().endswith(SUBTITLES):
         with open(cfg.input, "rb") as file:
-            text = "".join(part or "" for part in decoded([file.read()], warn_of))
+            text = "".join(part or "" for part in decoded([file.read()], warn_of, cfg.input))
         between = "" if language in UNSPACED else " "
         return clock.by_cues(read_cues(text, cfg.input, between), between, cfg.pause)
     chunks = chunks_of(cfg, warn_of)

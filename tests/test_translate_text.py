@@ -4,6 +4,8 @@ import io
 import itertools
 import json
 import os
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -241,3 +243,52 @@ def test_an_error_leaves_the_captions_written_so_far(run, monkeypatch, tmp_path)
 def test_settings_that_contradict_each_other_are_refused(run, values, told):
     with pytest.raises(ValueError, match=told):
         run(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (
+            {"input": "none.txt"},
+            "input=none.txt: there is no such file; give a file with text, .srt or .vtt, or none for",
+        ),
+        ({"input": "."}, "input=.: is a folder; give a file"),
+        ({"input": ""}, "input=: is no name; give a file"),
+        ({"captions": "none/a.vtt"}, "captions=none/a.vtt: must be a file in a folder that exists; make none, or give"),
+    ],
+)
+def test_files_that_are_not_there_are_refused_before_a_model_is_loaded(run, monkeypatch, values, told):
+    monkeypatch.setattr("duplexmt.load", None)
+    with pytest.raises(ValueError, match=f"^{re.escape(told)}"):
+        run(**values)
+
+
+GBK = "今天天气很好。\n我们去公园吧。\n".encode("gbk")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("talk.txt", GBK, "pass it on by `iconv"),
+        ("talk.srt", b"1\n00:00:01,000 --> 00:00:02,000\n" + GBK, r"talk\.srt is not UTF-8.* > \S*talk\.utf8\.srt`"),
+        ("talk.vtt", b"WEBVTT\n", "has no subtitles"),
+    ],
+)
+def test_an_input_that_cannot_be_read_leaves_the_captions_of_before(run, tmp_path, name, content, told):
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "keep.vtt").write_text("kept")
+    with pytest.raises(ValueError, match=told):
+        run(input=str(tmp_path / name), captions=str(tmp_path / "keep.vtt"))
+    assert (tmp_path / "keep.vtt").read_text() == "kept"
+
+
+def test_an_output_without_space_is_named_and_no_setting_that_is_none_of_these(monkeypatch, capsys):
+    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+    monkeypatch.setattr(translate, "settings", lambda _, cfg: cfg)
+    monkeypatch.setattr(translate, "translate", lambda _: Path("/dev/full").write_text("He"))
+    with pytest.raises(SystemExit):
+        translate.main.__wrapped__(SimpleNamespace(captions=None))
+    assert capsys.readouterr().err == (
+        "error: the translation could not be written: no space left where standard output goes; make room, or write it "
+        "elsewhere\n"
+    )

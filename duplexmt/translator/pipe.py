@@ -6,7 +6,7 @@ from codecs import BOM_UTF8, getincrementaldecoder, register_error
 from collections.abc import Callable, Iterable, Iterator
 from threading import TIMEOUT_MAX
 
-from ..common.encoding import has_mark, is_utf8, seems
+from ..common.encoding import has_mark, is_utf8, not_utf8, seems
 
 CHUNK = 65_536
 
@@ -22,12 +22,15 @@ def arriving(descriptor: int, pause: float, warn: Callable[[int, str], None]) ->
     return decoded(_received(descriptor, pause), warn)
 
 
-def decoded(received: Iterable[bytes | None], warn: Callable[[int, str], None]) -> Iterator[str | None]:
+def decoded(
+    received: Iterable[bytes | None], warn: Callable[[int, str], None], name: str | None = None
+) -> Iterator[str | None]:
     """Text of UTF-8 bytes as they arrive, each line end (\\n, \\r\\n, \\r) as \\n, without byte-order mark; None stays.
 
     Args:
         received: bytes, cut anywhere.
         warn: is told the line, from 1, and what is wrong with its bytes. Bytes that are not UTF-8 are left out.
+        name: of a file that a pipe cannot stand for, as its ending counts.
 
     Raises:
         ValueError: where the first bytes are for the most part no UTF-8, naming the encoding that they seem to be in.
@@ -50,7 +53,7 @@ def decoded(received: Iterable[bytes | None], warn: Callable[[int, str], None]) 
             continue
         if is_first:
             part, is_first = part.removeprefix(BOM_UTF8), False
-            check_encoding(part)
+            check_encoding(part, name)
         rest = part.removeprefix(b"\n") if returned else part
         returned = part.endswith(b"\r")
         text = decoder.decode(rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
@@ -60,11 +63,13 @@ def decoded(received: Iterable[bytes | None], warn: Callable[[int, str], None]) 
     decoder.decode(b"", final=True)  # tells of a character cut off
 
 
-def check_encoding(part: bytes) -> None:
+def check_encoding(part: bytes, name: str | None = None) -> None:
     """Refuse bytes most of which are no UTF-8, or that begin with the mark of another encoding; some may be damaged."""
     text = part.decode("utf-8", "replace")
     wrong = text.count("\ufffd") + text.count("\0")
     if not is_utf8(part) and (has_mark(part) or (wrong > 3 and 4 * wrong > len(text))):
+        if name is not None:
+            raise not_utf8(name, seems(part))
         seeming = seems(part) or "ENCODING"
         raise ValueError(
             f"the text is not UTF-8 but seems to be in {seeming}: pass it on by `iconv -f {seeming} -t UTF-8 FILE | …`"
