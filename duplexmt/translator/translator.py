@@ -11,9 +11,11 @@ One thread of its own steps the engine, for all texts at once; whoever has given
 
 import asyncio
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -107,6 +109,7 @@ class Translator:
         # A stream that has nothing to do is lent at once: so whoever waits for one is never left waiting.
         self._driver = LiveDriver(engine, park_after=0.0, failed=self._failures.append)
         self._thread = ThreadPoolExecutor(1, "duplexmt")
+        self._process = os.getpid()  # whose thread it is
         self._lock, self._works = Lock(), False
         self._asked: list[Callable[[], None]] = []
         self._told: dict[LiveTranslator, Give] = {}  # texts at work, and what they were given; the thread's alone
@@ -212,10 +215,16 @@ class Translator:
             live.close()
             self._end(live)
 
-        self._ask(forget)
+        if self._process == os.getpid():
+            self._ask(forget)
 
     def _ask(self, do: Callable[[], None]) -> None:
         """Have the thread do something before its next step."""
+        if self._process != os.getpid():
+            raise ValueError(
+                "this model was loaded before a fork, and threads are not forked: load it in the child process, or "
+                'start that by multiprocessing.get_context("spawn")'
+            )
         with self._lock:
             self._asked.append(do)
             if not self._works:
@@ -294,6 +303,7 @@ class _Text:
         self._error: Exception | None = None
         self._found: Any = self._queue()
         self._over, self._returned = False, True  # whether the last call has returned what it had to
+        self._in_call = Lock()
         self._live = translator._join(theta, on_warning)
         self._live.text.warn = lambda message: translator._tell(self._live, message)
         self._theta = self._live.theta
@@ -334,6 +344,16 @@ class _Text:
             live.give(live.text.end())
 
         return give
+
+    @contextmanager
+    def _one_call(self) -> Iterator[None]:
+        """While a call waits for the text, none other may: it would be told in its place."""
+        if not self._in_call.acquire(blocking=False):
+            raise ValueError("a stream takes one call at a time: wait for that before, or open another stream")
+        try:
+            yield
+        finally:
+            self._in_call.release()
 
     def _begin(self, give: Give, tell: Tell) -> None:
         if self._over:
@@ -380,8 +400,8 @@ class Stream(_Text):
             replace: not before the sentence at hand.
 
         Raises:
-            ValueError: for what is no text, after `finish`, and where memory is short; for a position that may not be
-                replaced, after which the stream goes on as it was.
+            ValueError: for what is no text, after `finish`, while another call waits, and where memory is short; for a
+                position that may not be replaced, after which the stream goes on as it was.
         """
         return self._run(self._taken(text, replace))
 
@@ -402,8 +422,9 @@ class Stream(_Text):
         self.close()
 
     def _run(self, give: Give) -> str:
-        self._begin(give, self._found.put)
-        return self._answer(give)
+        with self._one_call():
+            self._begin(give, self._found.put)
+            return self._answer(give)
 
     def _answer(self, give: Give) -> str:
         while (one := self._found.get()) is not give:
@@ -439,7 +460,8 @@ class AsyncStream(_Text):
 
     async def _run(self, give: Give) -> str:
         loop = asyncio.get_running_loop()
-        self._begin(give, lambda one: loop.call_soon_threadsafe(self._found.put_nowait, one))
-        while (one := await self._found.get()) is not give:  # what a call that was cancelled did not take comes first
-            self._note(one)
-        return self._written()
+        with self._one_call():
+            self._begin(give, lambda one: loop.call_soon_threadsafe(self._found.put_nowait, one))
+            while (one := await self._found.get()) is not give:  # first what a call that was cancelled did not take
+                self._note(one)
+            return self._written()

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -295,6 +297,54 @@ def test_who_closes_a_stream_frees_who_waits_for_it(translator):
     thread.join(60)
     assert not thread.is_alive()
     assert len(stream.events) < 1000
+
+
+def test_a_stream_that_is_used_twice_at_once_says_so_and_goes_on(translator):
+    async def both():
+        async with translator.async_stream() as stream:
+            calls = stream.feed("他没有"), stream.feed("看见那个人。")
+            found = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 60)
+            return found, found[0] + await stream.feed("看见那个人。") + await stream.finish()
+
+    (_, refusal), written = asyncio.run(both())
+    assert "one call at a time" in str(refusal)
+    assert written == fed(translator.stream(), ["他没有看见那个人。"])
+
+
+def test_a_stream_that_is_fed_by_its_own_on_event_says_so(translator):
+    refusals = []
+
+    def again(event):
+        with pytest.raises(ValueError, match="one call at a time: wait for that before, or open another") as refusal:
+            stream.feed("人")
+        refusals.append(refusal)
+
+    stream = translator.stream(on_event=again)
+    thread = threading.Thread(target=stream.feed, args=(TEXTS[0],), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(refusals) == len(stream.events) > 0
+    stream.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_forked_process_which_has_no_thread_for_the_model_is_told(translator):
+    out, into = os.pipe()
+    if not (child := os.fork()):
+        signal.alarm(20)  # it would wait for ever
+        try:
+            with translator.stream():
+                translator.translate(["人"])
+        except ValueError as error:
+            os.write(into, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(into)
+    with os.fdopen(out) as told:
+        message = told.read()
+    os.waitpid(child, 0)
+    assert "load it in the child process" in message
 
 
 @pytest.mark.parametrize(
