@@ -37,6 +37,8 @@ _LANGUAGES = frozenset(
 # Control characters other than white space, and the invisible ones that only break string comparison.
 INVISIBLE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b\u2060\ufeff]")
 
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
 # All that Unicode wants ignored where it is not known: joiners, marks of direction, variation selectors, fillers, tags.
 _UNSEEN = re.compile(
     INVISIBLE.pattern[:-1] + "\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f\u202a-\u202e"
@@ -45,6 +47,19 @@ _UNSEEN = re.compile(
 )
 _JOINERS = "\u200c\u200d"
 _JOINED = frozenset("ar bn fa gu hi kn ks ku ml mr my ne or pa ps sa sd si ta te ug ur".split())  # noqa: SIM905
+
+
+def check_text(text: object) -> str:
+    """Return a text if it is one, whole; ValueError for anything else, and for half a character."""
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r}: a text is a str; decode bytes first")
+    if (half := LONE_SURROGATE.search(text)) is not None:
+        near = text[max(0, half.start() - 20) : half.end() + 20]
+        raise ValueError(
+            f"{near!r} has lone surrogates, which are no characters: cut texts between characters, and decode bytes "
+            "with errors='replace'"
+        )
+    return text
 
 
 def check_language(code: str) -> str:

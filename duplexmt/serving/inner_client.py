@@ -5,12 +5,21 @@ import json
 from math import inf
 from typing import Any
 
+from ..common.text import check_text
 from ..protocol.messages import Start
 from .hub import Hub
 from .limits import Refused
 from .session import Frame, Session
 
 LANGUAGES = "source_language", "target_language"
+
+
+def from_json(text: str | bytes) -> Any:
+    """What JSON of other protocols stands for; ValueError for what is none, and for half a character, which nothing
+    could send on."""
+    value = json.loads(text)
+    check_text(json.dumps(value, ensure_ascii=False))
+    return value
 
 
 def model_for(hub: Hub, languages: tuple[str | None, str | None]) -> str | None:

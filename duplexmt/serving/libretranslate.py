@@ -4,7 +4,6 @@
 `format=text` and `api_key`, the server's token, as JSON or as a form; `GET /languages` says what there is.
 """
 
-import json
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
@@ -15,7 +14,7 @@ from starlette.responses import JSONResponse
 
 from ..protocol.messages import Close
 from .hub import Hub
-from .inner_client import InnerClient, pairs
+from .inner_client import InnerClient, from_json, pairs
 from .limits import Refused
 
 LONGEST_CHARACTER = 12  # bytes, where each of its four is escaped as %F0
@@ -75,7 +74,7 @@ async def _body(request: Request, most: int) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         if kind == "application/json":
-            asked = json.loads(body)
+            asked = from_json(body)
         elif kind in ("", "application/x-www-form-urlencoded"):
             asked = dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict"))
         else:

@@ -8,7 +8,6 @@ to write.
 """
 
 import asyncio
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -19,7 +18,7 @@ from ..common.text import UNSPACED
 from ..protocol.bucket import Bucket
 from ..protocol.messages import Close, as_json
 from .hub import Hub
-from .inner_client import InnerClient
+from .inner_client import InnerClient, from_json
 from .limits import Refused
 
 VERSION = 1
@@ -87,14 +86,16 @@ class Recogniser:
             await self.websocket.close(close)
 
     async def _message(self) -> dict[str, Any]:
-        frame = await self.websocket.receive_text()
+        received = await self.websocket.receive()
+        if received["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(received.get("code", 1006))
         if not self.messages.take(1):
             rate = self.hub.limits.messages_per_second
             raise Refused(Close.RATE, f"more than {rate:g} messages a second", 1 / rate)
         try:
-            message = json.loads(frame)
-        except (ValueError, RecursionError):
-            message = None
+            message = from_json(received.get("text") or "")  # nothing of a binary frame
+        except (ValueError, RecursionError) as error:
+            raise Wrong("bad_message", f"a message is a JSON object, in a text frame: {error}") from None
         if not isinstance(message, dict):
             raise Wrong("bad_message", "a message is a JSON object")
         return message
@@ -181,7 +182,7 @@ class Recogniser:
             if not all(isinstance(word, str) for word in words) or update["utterance_id"] is None:
                 raise TypeError
             int(update["seq"])
-        except (KeyError, TypeError, ValueError, IndexError):
+        except (KeyError, TypeError, ValueError, OverflowError, IndexError):
             told = "an update has seq, utterance_id, words [[text, start, end], …] and is_final"
             raise Wrong("bad_message", told) from None
         return [" ".join(word.split()) for word in words]

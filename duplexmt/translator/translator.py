@@ -24,6 +24,7 @@ from threading import Lock
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
+from ..common.text import check_text
 from ..decoder.decoder_options import check_quantize
 from ..model_folder.artifact import ModelFolder
 from ..model_folder.live_model import live_engine, live_text, load_live_model
@@ -324,12 +325,7 @@ class _Text:
         self._translator._forget(self._live)
 
     def _taken(self, text: str, replace: int | None = None) -> Give:
-        if not isinstance(text, str):
-            raise ValueError(f"{text!r}: a text is a str; decode bytes first")
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise ValueError(
-                f"{text[:40]!r} has lone surrogates, which are no characters: decode it with errors='replace'"
-            )
+        check_text(text)
         if replace is None:
             return lambda live: live.give(live.text.take(text))
         if isinstance(replace, bool) or not isinstance(replace, int):

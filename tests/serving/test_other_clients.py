@@ -69,6 +69,8 @@ def test_many_texts_come_back_one_by_one_and_as_they_are_cut(server):
         ({"q": "x" * 100_000}, 413, "bytes"),
         (["q"], 400, "no JSON object"),
         (b"{", 400, "cannot be read"),
+        ({"q": "我\ud800", "source": "zh", "target": "en"}, 400, "lone surrogates"),
+        ({"q": "我", "source": "\udc00", "target": "en"}, 400, "lone surrogates"),
     ],
 )
 def test_what_cannot_be_translated_is_refused_with_a_reason(server, body, status, told):
@@ -180,6 +182,12 @@ def test_a_recogniser_brings_the_servers_token_in_its_address(monkeypatch, whisp
     [
         (["{"], "bad_message"),
         (['{"type":"update"}'], "bad_message"),
+        ([b'{"type":"init","protocol_version":1,"source_lang":"zh","target_lang":"en"}'], "bad_message"),
+        ([r'{"type":"init","protocol_version":1,"source_lang":"\ud800","target_lang":"en"}'], "bad_message"),
+        (['{"type":"init","protocol_version":1,"source_lang":"zh","target_lang":"en"}',
+          r'{"type":"update","seq":1,"utterance_id":0,"words":[["\ud800",0,0]],"is_final":true}'], "bad_message"),
+        (['{"type":"init","protocol_version":1,"source_lang":"zh","target_lang":"en"}',
+          '{"type":"update","seq":1e999,"utterance_id":0,"words":[["我",0,0]],"is_final":true}'], "bad_message"),
         (['{"type":"init","protocol_version":2}'], "bad_message"),
         (['{"type":"init","protocol_version":1,"source_lang":"zh","target_lang":"en"}', '{"type":"update"}'],
          "bad_message"),
