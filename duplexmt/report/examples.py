@@ -46,11 +46,7 @@ def choose(scores: Sequence[tuple[float, float]], each: int) -> list[tuple[str, 
         scores: BLEU and chrF of each sentence.
         each: sentences a group.
 
-    Raises:
-        ValueError: for `each` below 1.
     """
-    if each < 1:
-        raise ValueError(f"examples={each}: each group needs at least 1 sentence")
     by_score = sorted(range(len(scores)), key=lambda i: (-scores[i][1], -scores[i][0], i))
     size = min(each, -(-len(scores) // 3))
     best = by_score[:size]

@@ -94,8 +94,10 @@ def gather(
         max_target_tokens: length at which a translation is stopped; None for that of the evaluation.
 
     Raises:
-        ValueError: for folders that are none of these, or damaged, and for sentences without text.
+        ValueError: for folders that are none of these, or damaged, sentences without text, and `each` below 1.
     """
+    if each < 1:
+        raise ValueError(f"--examples {each}: each group needs at least 1 sentence; give 1 or more")
     found = report_folder(folder)
     for number, pair in enumerate(sentences, start=1):
         if not all(text.strip() for text in pair):

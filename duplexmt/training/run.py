@@ -10,7 +10,7 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.accelerators import CPUAccelerator
+from lightning.pytorch.accelerators import AcceleratorRegistry, CPUAccelerator
 from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
@@ -70,7 +70,13 @@ def build_trainer(
             **settled(trainer, last if resumed else None),
         )
     except (MisconfigurationException, TypeError) as error:  # a GPU this machine does not have, devices=many
-        raise ValueError(f"trainer settings: {error}") from error
+        told = f"trainer settings: {error}"
+        known = AcceleratorRegistry
+        there = [name for name in known.available_accelerators() if known[name]["accelerator"].is_available()]
+        asked = trainer["accelerator"]
+        if asked not in ("auto", *there) and not (asked == "gpu" and {"cuda", "mps"} & {*there}):
+            told = f"trainer.accelerator={asked}: this machine has {', '.join(there)}; give one of these, or auto"
+        raise ValueError(told) from error
     check_torchrun(built, trainer["devices"])
     plugin: Any = built.precision_plugin
     if getattr(plugin, "scaler", None) is not None:

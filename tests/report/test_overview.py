@@ -222,6 +222,8 @@ def test_folders_that_are_none_of_the_three_are_refused(run, tmp_path):
     (tmp_path / "results.json").touch()  # of evaluate.py rescore=[A,B]
     with pytest.raises(ValueError, match=r"no evaluation there.*of a scoring of other folders, those"):
         gather(run, [tmp_path])
+    with pytest.raises(ValueError, match=r"--examples -1: .* give 1 or more"):
+        gather(tmp_path / "none", each=-1)  # before it looks at anything
     with pytest.raises(ValueError, match=r"--results .*model: no evaluation there"):
         gather(save(tmp_path / "model", spoken_grid()), [tmp_path / "model"])
 
