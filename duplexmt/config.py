@@ -690,6 +690,11 @@ class ServeSettings:
                 f"host={self.host}: others than this machine reach that address, so clients must bring a token: set "
                 "DUPLEXMT_TOKEN or token=…, or leave host=127.0.0.1"
             )
+        for origin in self.origins:
+            if not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^\s/?#@]+", origin):
+                raise ValueError(
+                    f"origins=[{origin}]: an origin is scheme://host or scheme://host:port, such as https://example.org"
+                )
         for name in ("step_deadline", "start_deadline"):
             _check_positive(name, getattr(self, name))
         if not self.model_folders:

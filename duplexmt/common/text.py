@@ -62,6 +62,12 @@ def check_text(text: object) -> str:
     return text
 
 
+def check_position(replace: object) -> None:
+    """Raise ValueError for what is no position in a text."""
+    if isinstance(replace, bool) or not isinstance(replace, int):
+        raise ValueError(f"replace={replace!r}: must be a position in the text, a whole number")
+
+
 def check_language(code: str) -> str:
     """Return `code` if it is an ISO 639-1 code ("zh", "en"); ValueError otherwise, for "zh-CN", "cn", "jp", "eng", …"""
     if code not in _LANGUAGES:

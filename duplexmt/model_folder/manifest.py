@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..common.files import write_whole
-from ..policy.decoding_options import can_run, trained_by
+from ..policy.decoding_options import a_model, can_run, trained_by
 
 MANIFEST = "duplexmt.json"
 FORMAT = 1
@@ -53,12 +53,12 @@ def check_runs_as(folder: str | Path, info: dict[str, Any], name: str | None) ->
     system, k = info["system"], info.get("prefix", {}).get("k")
     if name is None and system != "grid":
         raise ValueError(
-            f"model_folder={folder} holds a {system} model, no grid: say what to run it as, such as run_as=waitk "
+            f"model_folder={folder} holds {a_model(system)}, no grid: say what to run it as, such as run_as=waitk "
             "setting=3"
         )
     if name is not None and not can_run(name, system, k):
         raise ValueError(
-            f"run_as={name}: model_folder={folder} holds a {system} model, which cannot be run as that; give one "
+            f"run_as={name}: model_folder={folder} holds {a_model(system)}, which cannot be run as that; give one "
             f"trained by python train.py {trained_by(name)}"
         )
 

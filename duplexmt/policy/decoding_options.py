@@ -70,6 +70,13 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def check_whole(setting: str, value: Any, least: int = 1, none: str | None = None) -> None:
+    """Raise `ValueError` for what is no whole number of at least so much; None stands for what `none` says."""
+    if (value is not None or none is None) and (not _is_whole(value) or value < least):
+        also = f", or None for {none}" if none else ""
+        raise ValueError(f"{setting}={value!r}: must be a whole number of at least {least}{also}")
+
+
 def check_confidence(rho: Any) -> float:
     """Return ρ if it is a number in [0, 1], else raise `ValueError`."""
     if not _is_number(rho) or not 0 <= rho <= 1:
@@ -122,7 +129,7 @@ def check_run_as(name: str | None, setting: Any) -> None:
 def check_theta(theta: Any, setting: str = "policy.theta") -> float:
     """Return θ if it is a number in [0, 1], else raise `ValueError` that names the setting it was given by."""
     if not _is_number(theta) or not 0 <= theta <= 1:
-        raise ValueError(f"{setting}={theta}: the EMIT threshold must be a number between 0 and 1")
+        raise ValueError(f"{setting}={theta!r}: the EMIT threshold must be a number between 0 and 1")
     return theta
 
 
@@ -167,6 +174,11 @@ def can_run(name: str, system: str, k: int | str | None) -> bool:
         system: the model was trained as: `grid`, `waitk` or `offline`.
     """
     return system in SYSTEMS[name] or (k == MULTI_PATH and "multi" in SYSTEMS[name])
+
+
+def a_model(system: str) -> str:
+    """Of a system: "an offline model"."""
+    return f"{'an' if system[0] in 'aeiou' else 'a'} {system} model"
 
 
 def trained_by(name: str) -> str:

@@ -35,6 +35,7 @@ from websockets.exceptions import (
 )
 from websockets.typing import Subprotocol
 
+from ..common.text import check_position, check_text
 from .bucket import Bucket
 from .messages import SUBPROTOCOL, Close
 
@@ -92,6 +93,8 @@ class AsyncClient:
         token: str | None = None,
         patience: float = 60.0,
     ) -> None:
+        if isinstance(patience, bool) or not isinstance(patience, int | float) or not patience >= 0:
+            raise ValueError(f"patience={patience!r}: must be a number of seconds, at least 0")
         self.url, self.patience = url, patience
         given: dict[str, Any] = {"model": model, "theta": theta, "source_length": source_length, "token": token}
         self._start: dict[str, Any] = {"type": "start"} | {
@@ -141,12 +144,13 @@ class AsyncClient:
             replace: not before the first sentence whose translation is not complete.
 
         Raises:
-            ValueError: for a lone surrogate, after `end`, and for such a position.
+            ValueError: for what is no text, a lone surrogate, after `end`, and for such a position.
         """
-        text.encode()
+        check_text(text)
         if self._ended:
             raise ValueError("text after end(): begin another client")
         if replace is not None:
+            check_position(replace)
             end = self._begin + len(self._kept)
             if not self._boundary <= replace <= end:
                 told = f"replace={replace}: must be from {self._boundary}, before which all is translated, to {end}"

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from ..data.tokenizer import StreamTokens
 from ..decoder.decoder_options import MULTI_PATH, check_k
-from ..policy.decoding_options import SYSTEMS, Adaptive, EmitRule, can_run, trained_by
+from ..policy.decoding_options import SYSTEMS, Adaptive, EmitRule, a_model, can_run, trained_by
 from .drafting import AlignAtt, Drafting, Hold, LocalAgreement, WholeLsg
 from .engine import Engine
 from .policies import Confidence, Lsg, Policy, Theta, WaitK
@@ -79,7 +79,7 @@ def build_system(
     model = loaded.model
     if not can_run(name, model.system, model.k):
         raise ValueError(
-            f"system={name!r} cannot be run on a {model.system} model: give a model folder trained by python train.py "
+            f"system={name!r} cannot be run on {a_model(model.system)}: give a model folder trained by python train.py "
             f"{trained_by(name)}"
         )
     limits |= {"max_streams": batch_size}

@@ -24,11 +24,11 @@ from threading import Lock
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
-from ..common.text import check_text
+from ..common.text import check_position, check_text
 from ..decoder.decoder_options import check_quantize
 from ..model_folder.artifact import ModelFolder
 from ..model_folder.live_model import live_engine, live_text, load_live_model
-from ..policy.decoding_options import TARGET_TOKENS, Adaptive, check_run_as, check_theta
+from ..policy.decoding_options import TARGET_TOKENS, Adaptive, check_run_as, check_theta, check_whole
 from ..streaming.engine import Engine
 from ..streaming.events import End
 from ..streaming.live import LiveDriver, LiveEvent, LiveTranslator
@@ -76,7 +76,20 @@ def load(
     Raises:
         ValueError: for a folder or name without a whole model, and a value that breaks its rule.
     """
+    if not isinstance(model_folder, str | Path) or not str(model_folder):
+        raise ValueError(
+            f"model_folder={model_folder!r}: must be a folder, such as models/zh-en, or a hub's owner/name"
+        )
     check_run_as(run_as, setting)
+    check_whole("max_streams", max_streams)
+    check_whole("max_target_tokens", max_target_tokens)
+    check_whole("max_repeats", max_repeats, 2, none="no guard")
+    check_whole("max_sentence_tokens", max_sentence_tokens, none="as long ones as the model was trained on")
+    for name, flag in (("cut", cut), ("any_anchor", any_anchor)):
+        if not isinstance(flag, bool):
+            raise ValueError(f"{name}={flag!r}: must be True or False")
+    if not isinstance(adaptive, Adaptive | None):
+        raise ValueError(f"adaptive={adaptive!r}: must be an Adaptive of duplexmt.policy.decoding_options, or None")
     check_quantize(quantize)
     loaded = load_live_model(model_folder, device, anchor, any_anchor, quantize, run_as)
     how: dict[str, Any] = {"run_as": run_as, "setting": setting, "adaptive": adaptive or ADAPTIVE}
@@ -328,8 +341,7 @@ class _Text:
         check_text(text)
         if replace is None:
             return lambda live: live.give(live.text.take(text))
-        if isinstance(replace, bool) or not isinstance(replace, int):
-            raise ValueError(f"replace={replace!r}: must be a position in the text, a whole number")
+        check_position(replace)
         return partial(_replace, replace, text)
 
     def _ended(self, text: str = "") -> Give:

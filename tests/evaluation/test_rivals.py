@@ -182,7 +182,7 @@ def translated(models, held, capsys, *further):
         ("multi", ["run_as=confidence", "setting=nan"], "confidence=nan: ρ"),
         ("multi", ["run_as=waitk"], "k=None: .*whole number"),
         ("multi", ["run_as=waitk", "setting=2", "theta=0.5"], r"theta=0\.5: only a grid has a θ"),
-        ("offline", ["run_as=confidence", "setting=0.5"], "holds a offline model, which cannot be run as that"),
+        ("offline", ["run_as=confidence", "setting=0.5"], "holds an offline model, which cannot be run as that"),
         ("offline", ["run_as=alignatt", "setting=65"], "f of alignatt is more than the 64 tokens a sentence may have"),
     ],
 )

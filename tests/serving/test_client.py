@@ -290,8 +290,21 @@ def test_a_client_that_leaves_leaves_nothing(monkeypatch):
             client.send("我们走")
             next(iter(client))
         until(lambda: not server.hub.sessions)
-        with pytest.raises(ValueError, match="surrogates not allowed"), Client(server.address) as client:
-            client.send("\ud800")
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [(("\ud800",), "lone surrogates"), ((None,), "None: a text is a str"), (("好", "x"), "replace='x': must be a pos")],
+)
+def test_what_is_no_text_or_position_is_refused(values, told):
+    with Client("ws://127.0.0.1:9/v1/live") as client, pytest.raises(ValueError, match=told):
+        client.send(*values)
+
+
+@pytest.mark.parametrize("patience", ["x", True, -1])
+def test_a_patience_that_is_no_time_is_refused(patience):
+    with pytest.raises(ValueError, match=f"patience={patience!r}: must be a number of seconds"):
+        Client("ws://127.0.0.1:9/v1/live", patience=patience)
 
 
 # --- proxies, and whoever lets nobody in ------------------------------------------------------------------------------

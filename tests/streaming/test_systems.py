@@ -46,7 +46,7 @@ def test_each_system_runs_on_the_models_it_can_with_the_limits_given(name, held)
         ("grid", "waitk", "system='waitk' cannot be run on a grid model: .*train.py system=waitk or system=offline"),
         ("waitk", "grid", "system='grid' cannot be run on a waitk model: .*system=grid"),
         ("waitk", "hold", "'hold' cannot be run on a waitk model: .*system=waitk system.k=multi or .*system=offline"),
-        ("offline", "confidence", "'confidence' cannot be run on a offline model: .*system=waitk system.k=multi"),
+        ("offline", "confidence", "'confidence' cannot be run on an offline model: .*system=waitk system.k=multi"),
         ("offline", "simuleval", "system='simuleval': must be one of grid, waitk, offline, local_agreement, hold, "),
     ],
 )

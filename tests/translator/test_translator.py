@@ -355,7 +355,7 @@ def test_a_forked_process_which_has_no_thread_for_the_model_is_told(translator):
         (lambda one: one.translate(["人", None, "人"]), "None: a text is a str"),
         (lambda one: one.translate(["\ud83d"]), "lone surrogates"),
         (lambda one: one.stream(1.5), "theta=1.5: the EMIT threshold must be a number between 0 and 1"),
-        (lambda one: one.translate(["人"], theta="high"), "theta=high: .* between 0 and 1"),
+        (lambda one: one.translate(["人"], theta="high"), "theta='high': .* between 0 and 1"),
         (lambda one: [stream := one.stream(), stream.finish(), stream.feed("人")], "finished or closed: open another"),
         (lambda one: asyncio.run(one.async_stream().feed(7)), "7: a text is a str"),
     ],
@@ -373,14 +373,23 @@ def test_a_mistake_is_a_value_error_that_names_value_rule_and_way_out(translator
         ({"run_as": "guess"}, "run_as='guess': must be one of grid, waitk"),
         ({"run_as": "waitk", "setting": 3}, "holds a grid model, which cannot be run as that"),
         ({"setting": 3}, "setting=3: of what"),
-        ({"max_streams": 0}, "max_streams=0: must be at least 1"),
+        ({"model_folder": ""}, "model_folder='': must be a folder"),
+        ({"model_folder": None}, "model_folder=None: must be a folder"),
+        ({"max_streams": 0}, "max_streams=0: must be a whole number of at least 1"),
+        ({"max_streams": "4"}, "max_streams='4': must be a whole"),
+        ({"max_streams": True}, "max_streams=True: must be a whole"),
+        ({"max_target_tokens": 0}, "^max_target_tokens=0: must be"),
+        ({"max_repeats": "x"}, "max_repeats='x': .* at least 2, or None for no guard"),
+        ({"max_sentence_tokens": 2.5}, r"max_sentence_tokens=2\.5: must be a whole"),
+        ({"cut": "no"}, "cut='no': must be True or False"),
+        ({"adaptive": 3}, "adaptive=3: must be an Adaptive"),
         ({"max_sentence_tokens": 10_000}, "max_sentence_tokens=10000: must lie between 1 and"),
         ({"anchor": 12}, "anchor=12: .* trained with anchor 0"),
     ],
 )
 def test_a_value_that_breaks_its_rule_is_refused_by_load(folder, given, message):
     with pytest.raises(ValueError, match=message):
-        duplexmt.load(folder, **{"device": "cpu"} | given)
+        duplexmt.load(**{"model_folder": folder, "device": "cpu"} | given)
 
 
 def test_other_systems_are_run_by_name_and_have_no_theta(tmp_path):
