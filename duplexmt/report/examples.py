@@ -44,8 +44,7 @@ def choose(scores: Sequence[tuple[float, float]], each: int) -> list[tuple[str, 
 
     Args:
         scores: BLEU and chrF of each sentence.
-        each: sentences a group.
-
+        each: sentences a group, at least 1.
     """
     by_score = sorted(range(len(scores)), key=lambda i: (-scores[i][1], -scores[i][0], i))
     size = min(each, -(-len(scores) // 3))
