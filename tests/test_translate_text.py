@@ -122,7 +122,7 @@ def test_bytes_that_are_no_utf_8_are_left_out_of_an_argument_as_of_standard_inpu
 
 
 def test_a_sentence_of_no_tokens_is_refused_rather_than_ignored(translated):
-    with pytest.raises(ValueError, match="max_sentence_tokens=0: must lie between 1 and"):
+    with pytest.raises(ValueError, match="max_sentence_tokens=0: must be a whole number between 1 and"):
         translated("他", max_sentence_tokens=0)
 
 
@@ -130,7 +130,7 @@ def test_a_model_trained_with_a_limit_beyond_its_positions_is_used_as_far_as_the
     lines, err = translated("他没有" * 100, trained_max_tokens=1000)
     assert "".join(lines.values()) == "他没有" * 100
     assert "255 tokens" in err
-    with pytest.raises(ValueError, match="max_sentence_tokens=1000: must lie between 1 and 255"):
+    with pytest.raises(ValueError, match="max_sentence_tokens=1000: must be a whole number between 1 and 255"):
         translated("他", max_sentence_tokens=1000)
 
 

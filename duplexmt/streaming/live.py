@@ -107,8 +107,8 @@ class LiveDriver:
             ValueError: for sentences longer than the engine takes.
         """
         room = longest_sentence(self.engine)
-        if not 1 <= text.limit <= room:
-            raise ValueError(f"max_sentence_tokens={text.limit}: must lie between 1 and {room}")
+        if not isinstance(text.limit, int) or not 1 <= text.limit <= room:
+            raise ValueError(f"max_sentence_tokens={text.limit}: must be a whole number between 1 and {room}")
         if source_length is not None:
             source_length = min(source_length, text.limit)
         return LiveTranslator(self, text, self.engine.theta if theta is None else theta, source_length)

@@ -84,7 +84,6 @@ def load(
     check_whole("max_streams", max_streams)
     check_whole("max_target_tokens", max_target_tokens)
     check_whole("max_repeats", max_repeats, 2, none="no guard")
-    check_whole("max_sentence_tokens", max_sentence_tokens, none="as long ones as the model was trained on")
     for name, flag in (("cut", cut), ("any_anchor", any_anchor)):
         if not isinstance(flag, bool):
             raise ValueError(f"{name}={flag!r}: must be True or False")

@@ -126,7 +126,7 @@ def test_text_is_that_of_translate_py_though_the_engine_hangs_and_an_end_is_orde
         (["limits.connections=100000000"], "limits.connections=100000000: these and what else a server opens are"),
         (["engine.max_streams=0"], "engine.max_streams=0: must be at least 1"),
         (["port=0", "model_folder=/nowhere"], "model_folder='/nowhere' does not exist: give"),
-        (["port=0", "engine.max_sentence_tokens=100000"], "max_sentence_tokens=100000: must lie between"),
+        (["port=0", "engine.max_sentence_tokens=100000"], "max_sentence_tokens=100000: must be a whole number between"),
     ],
 )
 def test_a_mistake_is_told_in_a_line(folder, arguments, told):

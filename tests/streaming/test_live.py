@@ -209,7 +209,7 @@ def test_characters_that_settle_no_token_are_not_kept_without_end(held, monkeypa
 
 
 def test_a_limit_the_backbone_has_no_positions_for_is_refused():
-    with pytest.raises(ValueError, match="max_sentence_tokens=999: must lie between 1 and 255"):
+    with pytest.raises(ValueError, match="max_sentence_tokens=999: must be a whole number between 1 and 255"):
         translator_of(max_sentence_tokens=999)
 
 

@@ -383,7 +383,7 @@ def test_a_mistake_is_a_value_error_that_names_value_rule_and_way_out(translator
         ({"max_sentence_tokens": 2.5}, r"max_sentence_tokens=2\.5: must be a whole"),
         ({"cut": "no"}, "cut='no': must be True or False"),
         ({"adaptive": 3}, "adaptive=3: must be an Adaptive"),
-        ({"max_sentence_tokens": 10_000}, "max_sentence_tokens=10000: must lie between 1 and"),
+        ({"max_sentence_tokens": 10_000}, "max_sentence_tokens=10000: must be a whole number between 1 and"),
         ({"anchor": 12}, "anchor=12: .* trained with anchor 0"),
     ],
 )
