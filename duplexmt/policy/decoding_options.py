@@ -70,11 +70,10 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def check_whole(setting: str, value: Any, least: int = 1, none: str | None = None) -> None:
-    """Raise `ValueError` for what is no whole number of at least so much; None stands for what `none` says."""
-    if (value is not None or none is None) and (not _is_whole(value) or value < least):
-        also = f", or None for {none}" if none else ""
-        raise ValueError(f"{setting}={value!r}: must be a whole number of at least {least}{also}")
+def check_whole(setting: str, value: Any) -> None:
+    """Raise `ValueError` for what is no whole number of at least 1."""
+    if not _is_whole(value) or value < 1:
+        raise ValueError(f"{setting}={value!r}: must be a whole number of at least 1")
 
 
 def check_confidence(rho: Any) -> float:

@@ -225,7 +225,9 @@ class Stream:
             return next((own for own in waiting if not any(found_whole([runs[own]], text))), token)
         if digit:
             return next((own for own in waiting if runs[own].startswith(digit) and is_number(runs[own])), token)
-        over = self.written.count(token) - times[runs[token]] if token in runs else 0 if self.at_source_end else -1
+        if token not in runs and not self.at_source_end:
+            return token  # its run may still come
+        over = self.written.count(token) - (times[runs[token]] if token in runs else 0)
         if over >= 0 and waiting:
             return waiting[0]
         return self.engine.tokens.end if over > 0 and self.at_source_end else token
@@ -324,8 +326,8 @@ class Stream:
 
 def check_repeats(repeats: int | None) -> None:
     """Raise `ValueError` for a guard that would stop what is written once or twice."""
-    if repeats is not None and repeats < 2:
-        raise ValueError(f"max_repeats={repeats}: must be at least 2, or null for no guard")
+    if repeats is not None and (not isinstance(repeats, int) or repeats < 2):
+        raise ValueError(f"max_repeats={repeats!r}: must be at least 2, or null for no guard")
 
 
 def ends_in_repetition(tokens: Sequence[int], repeats: int) -> bool:

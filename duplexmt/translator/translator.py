@@ -83,7 +83,6 @@ def load(
     check_run_as(run_as, setting)
     check_whole("max_streams", max_streams)
     check_whole("max_target_tokens", max_target_tokens)
-    check_whole("max_repeats", max_repeats, 2, none="no guard")
     for name, flag in (("cut", cut), ("any_anchor", any_anchor)):
         if not isinstance(flag, bool):
             raise ValueError(f"{name}={flag!r}: must be True or False")

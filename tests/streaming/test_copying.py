@@ -149,6 +149,7 @@ def test_whole_lsg_compares_with_the_text_at_hand_where_a_draft_has_changed_befo
         ("甲x1和y2，x1。", "① ① ②", "x1 x1 y2"),  # the source has it twice
         ("甲x1。", "① ①", "x1 x1"),  # there is no other
         ("甲x1。", "① ①①a", "x1 x1"),  # but not for ever
+        ("甲x1。", "③ ③③a", "x1 x1"),  # nor the last, for one that is not there
         ("甲x1和y2。", "① ③", "x1 y2"),  # there is no third
         ("甲512和x1。", "5 ②", "512 x1"),  # a digit that begins a number of the source
         ("甲a5和5.5%。", "a5 5", "a5 5.5%"),  # in a word it begins none

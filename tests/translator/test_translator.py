@@ -379,7 +379,7 @@ def test_a_mistake_is_a_value_error_that_names_value_rule_and_way_out(translator
         ({"max_streams": "4"}, "max_streams='4': must be a whole"),
         ({"max_streams": True}, "max_streams=True: must be a whole"),
         ({"max_target_tokens": 0}, "^max_target_tokens=0: must be"),
-        ({"max_repeats": "x"}, "max_repeats='x': .* at least 2, or None for no guard"),
+        ({"max_repeats": "x"}, "max_repeats='x': .* at least 2, or null for no guard"),
         ({"max_sentence_tokens": 2.5}, r"max_sentence_tokens=2\.5: must be a whole"),
         ({"cut": "no"}, "cut='no': must be True or False"),
         ({"adaptive": 3}, "adaptive=3: must be an Adaptive"),
