@@ -49,8 +49,8 @@ def test_theta_acts_at_once_and_on_what_comes_next_only(page, scripted):
     until(page, WRITTEN, numbers(9))
     thetas = [event["theta"] for event in scripted.events()]
     assert thetas == [0.5] * 12 + [1.0] + [0.0] * 5
-    lines = page.run("document.querySelector('#decisions polyline.theta').getAttribute('points')")
-    assert len({point.split(",")[1] for point in lines.split()}) == 3
+    points = "document.querySelector('#decisions polyline.theta').getAttribute('points').split(' ')"
+    until(page, f"new Set({points}.map((point) => point.split(',')[1])).size", 3)  # once it is drawn
 
 
 def test_panes_stay_at_their_end_unless_one_scrolls_back(page):
