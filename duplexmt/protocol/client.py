@@ -284,8 +284,8 @@ class AsyncClient:
 
     def _after(self, code: int, error: dict[str, Any]) -> float | None:
         """What to do after a close."""
-        if code in (Close.BUSY, Close.UNKNOWN_SESSION) and not self._at:
-            self._session = None  # it had no text, and has gone with its connection
+        if code in (Close.BUSY, Close.UNKNOWN_SESSION) and not self._at and not self._replaced:
+            self._session = None  # it never had text, and has gone with its connection
             return float(error.get("retry_after", FIRST_PAUSE))
         if code == Close.UNKNOWN_SESSION and (told := self._expired()):
             raise self._failure("expired", f"the session has expired: {told}: start another")

@@ -196,7 +196,7 @@ class Hub:
         if session.connection is not connection:
             return
         session.connection, session.heard = None, monotonic()
-        if not session.received or (session.done and session.acknowledged == session.seq):
+        if not session.has_begun or (session.done and session.acknowledged == session.seq):
             self.forget(session)
 
     def forget(self, session: Session) -> None:

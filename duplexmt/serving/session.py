@@ -92,6 +92,11 @@ class Session:
         """What a client comes back with, another one at each connect."""
         return self._keys[-1]
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether text has arrived, though a replacement may have left none of it."""
+        return self.received > 0 or self.replaced > 0
+
     def is_active(self, now: float) -> bool:
         """Whether it has the engine at work, or has had it a moment ago: a speaker who is silent has not."""
         if self.done or not self.received:

@@ -61,6 +61,12 @@ class Cutter:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
+    def cut(self):
+        """Cut all connections that there are, now."""
+        for end in self.ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
     def close(self):
         self.listening.close()
 
@@ -146,6 +152,30 @@ def test_replacements_are_made_once_wherever_connections_are_cut_and_whenever_th
     text, found = asyncio.run(asyncio.wait_for(speak(cutter), 60))
     assert "refused" not in [event["event"] for event in found]
     assert f"{text}。".startswith("".join(source_of(found)))
+    cutter.close()
+
+
+def test_a_session_whose_text_is_all_replaced_by_none_goes_on_after_a_lost_connection(patient_server):
+    async def speak(cutter):
+        async with AsyncClient(cutter.address) as client:
+            client.send("我们走")
+            await some_session(lambda one: one.received)
+            client.send("", replace=0)
+            (session,) = await some_session(lambda one: one.replaced and not one.received)
+            cutter.cut()
+            await some_session(lambda one: one.connection is None)
+            client.send("我们去。")
+            client.end()
+            return session, [event async for event in client]
+
+    async def some_session(holds):
+        while not (there := [one for one in patient_server.hub.sessions.values() if holds(one)]):
+            await asyncio.sleep(0.001)
+        return there
+
+    cutter = Cutter(patient_server.port, [])
+    session, found = asyncio.run(asyncio.wait_for(speak(cutter), 60))
+    assert source_of(found) == ["我们去。"] and cutter.connections == 2 and session.done
     cutter.close()
 
 
