@@ -37,7 +37,7 @@ from websockets.typing import Subprotocol
 
 from ..common.text import check_position, check_text
 from .bucket import Bucket
-from .messages import SUBPROTOCOL, Close
+from .messages import SUBPROTOCOL, Close, client_message
 
 Result = TypeVar("Result")
 
@@ -75,6 +75,9 @@ class AsyncClient:
         source_length: tokens of each sentence, where they are known.
         patience: seconds for which a lost or busy server is tried again.
 
+    Raises:
+        ValueError: for a value that the protocol does not have.
+
     Attributes:
         model: what the server said of its model, once it did.
         engine: `starting`, `ready` or `failed`, once the server said so.
@@ -100,6 +103,7 @@ class AsyncClient:
         self._start: dict[str, Any] = {"type": "start"} | {
             name: value for name, value in given.items() if value is not None
         }
+        client_message(json.dumps(self._start))
         self.model: dict[str, Any] | None = None
         self.engine: str | None = None
         self._session: tuple[str, str] | None = None  # its name, and the next key
@@ -169,9 +173,14 @@ class AsyncClient:
         self._wake.set()
 
     def set_theta(self, theta: float) -> None:
-        """Another EMIT threshold, from now on."""
-        self._sets += 1
-        self._theta = {"type": "set", "id": self._sets, "theta": theta}
+        """Another EMIT threshold, from now on.
+
+        Raises:
+            ValueError: for what is no number from 0 to 1.
+        """
+        message = {"type": "set", "id": self._sets + 1, "theta": theta}
+        client_message(json.dumps(message))
+        self._sets, self._theta = self._sets + 1, message
         self._start["theta"] = theta
         self._wake.set()
 
@@ -463,9 +472,9 @@ class Client:
     """
 
     def __init__(self, url: str, **values: Any) -> None:
+        self._client = AsyncClient(url, **values)  # first, as it refuses values
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="duplexmt client", daemon=True)
-        self._client = AsyncClient(url, **values)
 
     def __enter__(self) -> Self:
         self._thread.start()

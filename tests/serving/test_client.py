@@ -337,6 +337,23 @@ def test_a_patience_that_is_no_time_is_refused(patience):
         Client("ws://127.0.0.1:9/v1/live", patience=patience)
 
 
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"theta": 1.5}, "theta=1.5: .* less than or equal to 1"), ({"theta": "high"}, "theta=high: .* number"),
+        ({"source_length": 0}, "source_length=0: .* greater than or equal to 1"), ({"model": 5}, "model=5: .* string"),
+    ],
+)  # fmt: skip
+def test_values_that_the_protocol_does_not_have_are_refused_at_once(value, told):
+    with pytest.raises(ValueError, match=told):
+        Client("ws://127.0.0.1:9/v1/live", **value)
+    if "theta" in value:
+        client = AsyncClient("ws://127.0.0.1:9/v1/live")
+        with pytest.raises(ValueError, match=told):
+            client.set_theta(value["theta"])
+        assert client._theta is None
+
+
 # --- proxies, and whoever lets nobody in ------------------------------------------------------------------------------
 
 
