@@ -287,6 +287,10 @@ def test_a_typo_on_the_command_line_is_refused_by_name():
         ("evaluate", "theta=0.5", "did you mean policy.theta?"),
         ("translate", "policy.theta=0.5", "did you mean theta?"),
         ("train", "quality=neural", "--help shows all"),
+        ("serve", "engine.thread=1", "did you mean engine.threads?"),
+        ("serve", "enigne.threads=1", "did you mean engine.threads?"),
+        ("serve", "engine.foo=1", "engine has device, quantize, "),
+        ("train", "training.foo=1", "training has learning_rate, "),
     ],
 )
 def test_a_name_that_is_no_setting_is_refused_with_the_one_most_like_it(schema, argument, hint):

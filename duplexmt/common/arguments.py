@@ -138,8 +138,11 @@ def check_names(schema: type, arguments: Iterable[str], experiments: bool = True
         own = r"-|hydra\b|experiment\b" if experiments else r"-|hydra\b"
         if not equals or known or re.match(own, name) or re.search("[/@]", name):
             continue
-        likeness, nearest = max((_likeness(name, other), other) for other in names)
+        group = name.rpartition(".")[0]
+        likeness, nearest = max((_likeness(name, other), other) for other in names if other != group)
         hint = f"did you mean {nearest}?" if likeness >= 0.7 else "--help shows all"
+        if likeness < 0.7 and names.get(group):
+            hint = f"{group} has {', '.join(other[len(group) + 1 :] for other in names if other.startswith(f'{group}.'))}"
         raise ValueError(f"{name}: there is no such setting; {hint}")
 
 
@@ -174,9 +177,10 @@ def _names(schema: Any) -> Iterator[tuple[str, bool]]:
 
 
 def _likeness(name: str, known: str) -> float:
-    """Of two dotted names, or of their last parts, 0 to 1."""
-    last = [one.rpartition(".")[2] for one in (name, known)]
-    return max(SequenceMatcher(None, *pair).ratio() for pair in ((name, known), last))
+    """Of two dotted names, or of their last parts, 0 to 1; of two in one group, of these alone."""
+    (group, _, last), (known_group, _, known_last) = name.rpartition("."), known.rpartition(".")
+    whole = SequenceMatcher(None, name, known).ratio() if group != known_group else 0.0
+    return max(whole, SequenceMatcher(None, last, known_last).ratio())
 
 
 def check_type(schema: type, name: str, value: Any) -> None:
