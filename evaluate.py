@@ -19,6 +19,7 @@ from duplexmt.command_line import (
     AfterSweep,
     alone_in,
     check_first,
+    check_no_training,
     rescore_arguments,
     resume_arguments,
     run_label,
@@ -43,10 +44,17 @@ def main(cfg: DictConfig) -> float:
     begun, sweep = Path(os.path.relpath(hydra_cfg.runtime.output_dir)), hydra_cfg.sweep.dir if in_sweep else None
     folder = Path(hydra_cfg.runtime.output_dir)
     with user_errors(begun, sweep), alone_in(folder):
-        checked, arguments = settings(EvaluateSettings, cfg), list(hydra_cfg.overrides.task)
+        checked, arguments = check(cfg, folder), list(hydra_cfg.overrides.task)
         label = run_label(hydra_cfg, checked.logger.group)
         evaluations = decoded(checked, arguments, folder, partial(write_record, folder, cfg))
         return results(checked, evaluations, folder, *label, in_sweep=in_sweep)
+
+
+def check(cfg: DictConfig, folder: Path) -> EvaluateSettings:
+    """The settings, if an evaluation with them may be in a folder; ValueError if not."""
+    checked: EvaluateSettings = settings(EvaluateSettings, cfg)
+    check_no_training(folder)
+    return checked
 
 
 def decoded(
@@ -151,6 +159,6 @@ if __name__ == "__main__":
         arguments = resume_arguments(quote_arguments(sys.argv[1:]), needs="decoding.json")
         conf = Path(__file__).resolve().parent / "conf"
         sys.argv[1:] = check_arguments(EvaluateSettings, rescore_arguments(arguments), conf)
-        check_first(lambda job, _: settings(EvaluateSettings, job), sys.argv[1:], conf)
+        check_first(check, sys.argv[1:], conf)
         AfterSweep.action = gather
         main()

@@ -2,7 +2,6 @@
 
 import gc
 import sys
-from dataclasses import asdict
 
 import hydra
 from omegaconf import DictConfig
@@ -29,20 +28,13 @@ def serve(cfg: ServeSettings) -> None:
     from duplexmt.serving.app import create_app
     from duplexmt.serving.hub import Hub
     from duplexmt.serving.log import log_to_stderr
-    from duplexmt.serving.settings import EngineSettings
 
     log_to_stderr()
     folders = chosen_models(cfg.model_folders)
     for folder in folders:  # no address is told of a server without a model
         check_runs_as(folder, read_manifest(folder), cfg.run_as)
     server.make_room(cfg.limits.connections)
-    engine = EngineSettings(
-        model_folders=[*map(str, folders)],
-        run_as=cfg.run_as,
-        setting=cfg.setting,
-        adaptive=cfg.adaptive,
-        **asdict(cfg.engine),
-    )
+    engine = cfg.engine_settings(folders)
     hub = Hub(engine, cfg.limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
     app = create_app(hub, token=cfg.token, hosts=[*cfg.hosts, cfg.host], origins=cfg.origins)
     listening = server.listen(cfg.host, cfg.port)

@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from duplexmt.command_line import (
     check_new,
     first_process,
     follower_arguments,
+    given_anew,
     model_name,
     options_first,
     resume_arguments,
@@ -32,6 +33,7 @@ from duplexmt.common.arguments import check_arguments, in_quotes, quote_argument
 from duplexmt.config import TrainSettings, register_schemas, settings
 
 register_schemas()
+OF_NO_STEP = ("trainer.", "logger", "probes.", "demonstrate=", "resume=", "policy.theta=", "training.max_shard_size=")
 log = logging.getLogger("train")
 
 
@@ -46,7 +48,8 @@ def main(cfg: DictConfig) -> float | None:
             sys.argv += [one for one in [f"hydra.sweep.dir={in_quotes(hydra_cfg.sweep.dir)}"] if one not in sys.argv]
         checked.name = model_name(hydra_cfg, checked.name)
         label = run_label(hydra_cfg, checked.logger.group)
-        return train(checked, folder, *label, begin=partial(write_record, folder, cfg))
+        anew = given_anew(folder) if checked.resume else []
+        return train(checked, folder, *label, begin=partial(write_record, folder, cfg), anew=anew)
 
 
 def check(cfg: DictConfig, folder: Path) -> TrainSettings:
@@ -58,12 +61,19 @@ def check(cfg: DictConfig, folder: Path) -> TrainSettings:
 
 
 def train(
-    cfg: TrainSettings, folder: Path, name: str, group: str | None, begin: Callable[[], None] = lambda: None
+    cfg: TrainSettings,
+    folder: Path,
+    name: str,
+    group: str | None,
+    begin: Callable[[], None] = lambda: None,
+    anew: Sequence[str] = (),
 ) -> float | None:
     """The whole run of one configuration in one folder; returns validation BLEU for sweeps.
 
     Args:
-        begin: called once nothing is refused any more, before anything is written.
+        begin: called once nothing is refused any more, before anything is written; of a run that goes on, once its
+            checkpoint has been accepted and there is something left to train.
+        anew: arguments that a run which goes on was not begun with.
     """
     import lightning as L
 
@@ -88,11 +98,16 @@ def train(
     if trainer.strategy.root_device.type == "cpu":
         keep_freed_memory()
     with other_processes(trainer):
-        return run(cfg, folder, trainer, batches, begin)
+        return run(cfg, folder, trainer, batches, begin, anew)
 
 
 def run(
-    cfg: TrainSettings, folder: Path, trainer: Any, batches: dict[str, int | None], begin: Callable[[], None]
+    cfg: TrainSettings,
+    folder: Path,
+    trainer: Any,
+    batches: dict[str, int | None],
+    begin: Callable[[], None],
+    anew: Sequence[str],
 ) -> float | None:
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
     from duplexmt.model_folder.artifact import check_replaceable, save_model_folder
@@ -103,7 +118,7 @@ def run(
     from duplexmt.training.finish import check_finite, demonstrate, link_latest
     from duplexmt.training.loggers import close_loggers, log_model, open_loggers
     from duplexmt.training.processes import CORES
-    from duplexmt.training.run import add_callbacks
+    from duplexmt.training.run import AtStart, add_callbacks
     from duplexmt.training.sharded import trained_model
 
     if trainer.is_global_zero:  # only it has the run's folder for sure
@@ -126,10 +141,11 @@ def run(
     trained_before = trained_on(cfg.model.backbone)  # its folder may be gone in the end
     theta = cfg.policy.thetas[0]
     policy = {"lam": cfg.policy.lam, "theta": theta} | module.rule.recorded() if cfg.system.name == "grid" else {}
-    looks = looks_of(cfg, folder, prepared, tokens)
-    begin()
+    start = AtStart(begin)
+    add_callbacks(trainer, start, *looks_of(cfg, folder, prepared, tokens))
+    if not cfg.resume:
+        start.act()
     open_loggers(trainer)
-    add_callbacks(trainer, *looks)
     if trainer.is_global_zero:
         datamodule.write_report(folder, resumed=cfg.resume is not None)
         log.info("corpus\n%s", prepared.summary())
@@ -147,13 +163,18 @@ def run(
 
     resumed = folder / "checkpoints" / "last.ckpt" if cfg.resume else None
     trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)
+    if not start.acted and (idle := [one for one in anew if not one.startswith(OF_NO_STEP)]):
+        raise ValueError(
+            f"{', '.join(idle)}: the run is complete, and no step would be trained with it; go on by a larger "
+            "trainer.max_epochs or trainer.max_steps, or leave it out"
+        )
 
     scores = {name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith("validation/")}
     if module.validated_step != trainer.global_step and not trainer.interrupted:  # trained, or resumed, since then
         scores = dict(trainer.validate(module, datamodule, verbose=False)[0])
     if trainer.is_global_zero and not trainer.interrupted:
         model = trained_model(trainer, module)
-        check_finite(model)
+        check_finite(model, scores.get("validation/lm_loss", 0.0))
         model_folder = save_model_folder(
             folder / "model",
             model=model,

@@ -12,7 +12,6 @@ $duplexmt_route`, deploy/nginx.conf). When a replica dies, so do its sessions: a
 one, and the client starts anew with the sentence that was not over.
 """
 
-from dataclasses import asdict
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
@@ -38,12 +37,11 @@ def application(arguments: dict[str, str]) -> serve.Application:
         cfg = settings(ServeSettings, compose("serve", [f"{name}={value}" for name, value in values.items()]))
 
     def build() -> Starlette:
-        from duplexmt.model_folder.default_model import chosen_model
+        from duplexmt.model_folder.default_model import chosen_models
         from duplexmt.serving.app import create_app
         from duplexmt.serving.hub import Hub
-        from duplexmt.serving.settings import EngineSettings
 
-        engine = EngineSettings(model_folder=str(chosen_model(cfg.model_folder)), **asdict(cfg.engine))
+        engine = cfg.engine_settings(chosen_models(cfg.model_folders))
         hub = Hub(engine, cfg.limits, step_deadline=cfg.step_deadline, start_deadline=cfg.start_deadline)
         app = create_app(hub, token=cfg.token, hosts=cfg.hosts, origins=cfg.origins)
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=cfg.proxies)

@@ -74,6 +74,12 @@ def write_record(folder: Path, cfg: DictConfig) -> None:
         OmegaConf.save(HydraConfig.get().overrides.task, folder / ".hydra" / "overrides.yaml")
 
 
+def given_anew(folder: Path) -> list[str]:
+    """The arguments that a run which goes on was not begun with."""
+    known = OmegaConf.load(folder / ".hydra" / "overrides.yaml")
+    return [one for one in HydraConfig.get().overrides.task if one not in known]
+
+
 def remove_unused(folder: Path) -> None:
     """Remove the folder that Hydra has made for a run, where nothing is in it but an empty record, and those around it
     that are empty then."""
@@ -137,17 +143,35 @@ def check_writable(setting: str, arguments: list[str]) -> None:
 
 
 def check_new(folder: str) -> None:
-    """Refuse to train into a folder that holds another training's checkpoint or model, which would be lost.
+    """Refuse to train into a folder that holds another training's checkpoint or model, which would be lost, or an
+    evaluation, whose record would be.
 
     Raises:
         ValueError: if it does.
     """
-    for kept in ("checkpoints/last.ckpt", "model/duplexmt.json"):
-        if Path(folder, kept).is_file():
-            raise ValueError(
-                f"{os.path.relpath(folder)} holds a training already ({kept}): go on with "
-                f"resume={os.path.relpath(folder)}, or give a new one another folder"
-            )
+    if kept := training_in(folder):
+        raise ValueError(
+            f"{os.path.relpath(folder)} holds a training already ({kept}): go on with "
+            f"resume={os.path.relpath(folder)}, or give a new one another folder"
+        )
+    if Path(folder, "decoding.json").is_file():
+        raise ValueError(f"{os.path.relpath(folder)} holds an evaluation: give a training another folder")
+
+
+def training_in(folder: str | Path) -> str | None:
+    """What a folder holds of a training; None for nothing."""
+    kept = ("checkpoints/last.ckpt", "model/duplexmt.json")
+    return next((name for name in kept if Path(folder, name).is_file()), None)
+
+
+def check_no_training(folder: str | Path) -> None:
+    """Refuse to write an evaluation's record over a training's.
+
+    Raises:
+        ValueError: there is one.
+    """
+    if kept := training_in(folder):
+        raise ValueError(f"{os.path.relpath(folder)} holds a training ({kept}): give hydra.run.dir=ANOTHER_FOLDER")
 
 
 def run_label(hydra: Any, group: str | None) -> tuple[str, str | None]:

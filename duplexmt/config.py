@@ -6,7 +6,7 @@ Nothing here imports torch, so that `--help` and configuration errors are immedi
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from .policy.decoding_options import (
     check_theta,
     check_words,
 )
-from .serving.settings import EngineOptions, Limits
+from .serving.settings import EngineOptions, EngineSettings, Limits
 from .training.trainer_options import PRECISIONS, ROUND, STRATEGIES
 
 
@@ -442,6 +442,8 @@ class TrainSettings:
                 f"model.backbone={self.model.backbone} knows its own tokenizer's tokens only: give "
                 f"data.tokenizer={self.model.backbone} (without it, a new one is trained on the data)"
             )
+        if self.trainer.max_epochs is None and self.trainer.max_steps == -1:
+            raise ValueError("trainer.max_epochs=null without trainer.max_steps: give one of them (-1: no limit)")
         for name in ("max_epochs", "max_steps"):
             if getattr(self.trainer, name) == 0 and self.model.backbone is None:
                 raise ValueError(
@@ -595,6 +597,8 @@ class TranslateSettings:
         _check_limit("max_repeats", self.max_repeats, null="no guard", least=2)
         check_quantize(self.quantize)
         _check_captions(self.text, self.input, self.captions, self.source_rate)
+        if self.events and self.steps:
+            raise ValueError("steps=true: events=true shows each step as JSON; give one of them")
         if not self.pause > 0:
             raise ValueError(f"pause={self.pause}: must be a number of seconds above 0")
 
@@ -690,6 +694,15 @@ class ServeSettings:
                 f"host={self.host}: others than this machine reach that address, so clients must bring a token: set "
                 "DUPLEXMT_TOKEN or token=…, or leave host=127.0.0.1"
             )
+        for host in self.hosts:
+            if re.search(r"[\s/*?#@]|:\d*$", host) and not _is_address(host):
+                raise ValueError(f"hosts=[{host}]: a name alone, such as mt.example.org, without scheme and port")
+        for proxy in self.proxies:
+            if proxy != "*" and not _is_address(proxy):
+                raise ValueError(
+                    f"proxies=[{proxy}]: the address of a proxy or of its network, such as 127.0.0.1 or 10.0.0.0/24, "
+                    "or * for any"
+                )
         for origin in self.origins:
             if not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^\s/?#@]+", origin):
                 raise ValueError(
@@ -704,6 +717,23 @@ class ServeSettings:
     def model_folders(self) -> list[str | None]:
         """As a list, whether one, several or none were given."""
         return _as_list(self.model_folder) if self.model_folder is not None else [None]
+
+    def engine_settings(self, folders: Iterable[Path]) -> EngineSettings:
+        """What the engine is told.
+
+        Args:
+            folders: of the models, which `chosen_models` finds.
+        """
+        as_run: dict[str, Any] = {"run_as": self.run_as, "setting": self.setting, "adaptive": self.adaptive}
+        return EngineSettings(model_folders=[*map(str, folders)], **as_run, **asdict(self.engine))
+
+
+def _is_address(name: str) -> bool:
+    """Whether it is an IP address, or a network's."""
+    try:
+        return bool(ipaddress.ip_network(name))
+    except ValueError:
+        return False
 
 
 def _is_loopback(host: str) -> bool:

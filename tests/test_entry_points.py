@@ -382,16 +382,39 @@ def test_a_mistake_is_told_in_one_clear_line_and_leaves_nothing(command, message
     assert [*tmp_path.rglob("*")] == [another.parent, another]
 
 
-@pytest.mark.parametrize("held", [False, True])
-def test_a_refused_resume_leaves_the_record_of_the_run_as_it_was(trained, tmp_path, held):
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        (None, "another run is at work"), ("policy.lam=-1", "policy.lam=-1"),
+        ("data.batch_size=3", "resume with the training.seed, batch size"), ("data.lowercase_nothing=1", "there is no such setting"),
+        ("data.max_tokens=9", "the corpus or the tokenizer is not the one"),
+        ("policy.lam=0.5", "policy.lam=0.5: the run is complete, and no step would be trained with it"),
+    ],
+)  # fmt: skip
+def test_a_refused_resume_leaves_the_record_of_the_run_as_it_was(trained, tmp_path, argument, told):
     folder = tmp_path / "run"
     shutil.copytree(trained[0], folder)
-    before = {path.name: path.read_bytes() for path in (folder / ".hydra").iterdir()}
-    with locked(folder, wait=False) if held else nullcontext():
-        done = run("train.py", f"resume={folder}", "policy.lam=0.5" if held else "policy.lam=-1")
+    kept = (folder / ".hydra", folder / "model")
+    before = {path.name: path.read_bytes() for part in kept for path in part.iterdir()}
+    with locked(folder, wait=False) if argument is None else nullcontext():
+        done = run("train.py", f"resume={folder}", argument or "policy.lam=0.5")
     assert done.returncode == 2
-    assert ("another run is at work" if held else "policy.lam=-1") in done.stderr
-    assert {path.name: path.read_bytes() for path in (folder / ".hydra").iterdir()} == before
+    assert told in done.stderr
+    assert {path.name: path.read_bytes() for part in kept for path in part.iterdir()} == before
+
+
+def test_a_training_and_an_evaluation_do_not_share_a_folder(trained, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(trained[0], folder)
+    done = run("evaluate.py", f"model_folder={folder / 'model'}", "limit=2", f"hydra.run.dir={folder}")
+    assert (done.returncode, "holds a training (checkpoints/last.ckpt)" in done.stderr) == (2, True), done.stderr
+    (tmp_path / "evaluated").mkdir()
+    (tmp_path / "evaluated" / "decoding.json").write_text("{}", encoding="utf-8")
+    done = run("train.py", f"hydra.run.dir={tmp_path / 'evaluated'}")
+    assert (done.returncode, "holds an evaluation" in done.stderr) == (2, True), done.stderr
+    assert sorted((tmp_path / "evaluated").iterdir()) == [tmp_path / "evaluated" / "decoding.json"]
+    done = run("translate.py", f"model_folder={folder}", "text=我们走。")
+    assert f"give {folder / 'model'}, which is the model of that run" in done.stderr
 
 
 # --- several devices, and going on ---------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Command-line arguments before Hydra reads them: quotes that its grammar wants, names and types of settings."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
@@ -86,7 +87,12 @@ def check_arguments(schema: type, arguments: list[str], conf: Path | None = None
     Raises:
         ValueError: for an unknown setting, a value (of those to sweep over, too) that is not of a setting's type, or
             another program's experiment.
+        FileNotFoundError: the current folder is gone.
     """
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise FileNotFoundError("the current folder has been removed: cd into one that is there") from None
     if {"-sc", "--shell-completion"} & {*arguments}:
         return arguments
     check_names(schema, arguments, experiments=conf is not None)
@@ -142,7 +148,9 @@ def check_names(schema: type, arguments: Iterable[str], experiments: bool = True
         likeness, nearest = max((_likeness(name, other), other) for other in names if other != group)
         hint = f"did you mean {nearest}?" if likeness >= 0.7 else "--help shows all"
         if likeness < 0.7 and names.get(group):
-            hint = f"{group} has {', '.join(other[len(group) + 1 :] for other in names if other.startswith(f'{group}.'))}"
+            hint = (
+                f"{group} has {', '.join(other[len(group) + 1 :] for other in names if other.startswith(f'{group}.'))}"
+            )
         raise ValueError(f"{name}: there is no such setting; {hint}")
 
 

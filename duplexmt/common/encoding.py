@@ -17,6 +17,7 @@ _OTHERS = {  # what iconv calls them; those that charset_normalizer chooses from
     "cp1255": "CP1255", "cp1256": "CP1256", "cp1258": "CP1258", "cp874": "CP874", "koi8_r": "KOI8-R",
 }  # fmt: skip
 _UNPACK = {".gz": "gzip -dc", ".zst": "zstd -dc", ".xz": "xz -dc"}
+_PACKED = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\0": ".xz"}  # first bytes; what names it
 _LOOKED_AT = 100_000  # bytes that tell an encoding
 
 
@@ -28,8 +29,11 @@ def check_utf8(head: bytes, name: str) -> None:
         name: of the file, for people.
 
     Raises:
-        ValueError: naming the encoding that it seems to be in, and the command that converts it.
+        ValueError: naming the encoding that it seems to be in, and the command that converts it; or it is compressed.
     """
+    for mark, suffix in _PACKED.items():
+        if head.startswith(mark):
+            raise ValueError(f"{name} is compressed: name it {name}{suffix}")
     if not is_utf8(head):
         raise not_utf8(name, seems(head))
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ class Job:
 
         Raises:
             ValueError: for several model folders, or one that is no grid's; if AL is above the target even at θ = 0, or
-                all hypotheses of a θ are empty.
+                all hypotheses are empty there.
         """
         target = self.cfg.target_al
         (model_folder, *others) = [writable(path).resolve() for path in self.model_folders()]
@@ -113,8 +114,11 @@ class Job:
         def al_at(theta: float) -> float:
             point = decode(loaded, model_folder, "grid", theta)
             al = score(decoding.sorted(point.digest), *languages, source_rate=self.cfg.source_rate).row["AL"]
-            if al is None:
-                raise ValueError(f"target_al={target:g}: at θ = {theta:g} every hypothesis is empty")
+            if al is None and theta == 0:
+                raise ValueError(
+                    f"target_al={target:g}: even at θ = 0 every hypothesis is empty: train the model longer"
+                )
+            al = inf if al is None else al  # a model that reads on for too long writes nothing
             log.info("θ = %g: AL %.2f", theta, al)
             return al
 

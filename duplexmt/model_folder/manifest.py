@@ -25,10 +25,13 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     if not (folder / MANIFEST).is_file():
         why = "does not exist" if not folder.is_dir() else f"has no {MANIFEST}"
         hint = " (its training was interrupted while it was being written)" if partial_folder(folder).is_dir() else ""
-        raise ValueError(
-            f"model_folder={str(folder)!r} {why}{hint}: give the folder 'model' of a finished run, "
-            "such as runs/latest/model after python train.py, or models/zh-en, which is in the repository"
+        way_out = (
+            "give the folder 'model' of a finished run, such as runs/latest/model after python train.py, or "
+            "models/zh-en, which is in the repository"
         )
+        if (folder / "model" / MANIFEST).is_file():
+            way_out = f"give {folder / 'model'}, which is the model of that run"
+        raise ValueError(f"model_folder={str(folder)!r} {why}{hint}: {way_out}")
     try:
         info = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         version, files = int(info["format"]), dict(info["files"])

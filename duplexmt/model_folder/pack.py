@@ -32,11 +32,13 @@ def pack(source: str | Path, into: Path, results: Sequence[Path] = (), *, larges
     evaluations.
 
     Raises:
-        ValueError: for a folder that is none, one of other things in the way, weights that float16 does not hold, or a
-            folder that gets too large.
+        ValueError: for a folder that is none, the same one twice, one of other things in the way, weights that float16
+            does not hold, or a folder that gets too large.
         FileNotFoundError: for an evaluation without results.
     """
     check_replaceable(into)
+    if Path(into).resolve() == model_at(source).resolve():
+        raise ValueError(f"{into}: would take the place of the model itself; give another folder")
     tables = [scores_of(folder) | {"relatives": relatives_of(folder)} for folder in results]
     loaded = load_model_folder(source)
     info = loaded.info

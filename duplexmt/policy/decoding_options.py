@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from ..decoder.decoder_options import MULTI_PATH
@@ -63,7 +64,7 @@ class Adaptive:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _is_whole(value: Any) -> bool:
@@ -129,7 +130,7 @@ def check_theta(theta: Any, setting: str = "policy.theta") -> float:
     """Return θ if it is a number in [0, 1], else raise `ValueError` that names the setting it was given by."""
     if not _is_number(theta) or not 0 <= theta <= 1:
         raise ValueError(f"{setting}={theta!r}: the EMIT threshold must be a number between 0 and 1")
-    return theta
+    return theta if isinstance(theta, int | float) else float(theta)
 
 
 def check_words(language: str) -> None:

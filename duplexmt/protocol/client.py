@@ -17,6 +17,7 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
+from numbers import Real
 from time import monotonic
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
@@ -99,11 +100,18 @@ class AsyncClient:
         if isinstance(patience, bool) or not isinstance(patience, int | float) or not patience >= 0:
             raise ValueError(f"patience={patience!r}: must be a number of seconds, at least 0")
         self.url, self.patience = url, patience
-        given: dict[str, Any] = {"model": model, "theta": theta, "source_length": source_length, "token": token}
+        given: dict[str, Any] = {
+            "model": model,
+            "theta": _number(theta),
+            "source_length": source_length,
+            "token": token,
+        }
         self._start: dict[str, Any] = {"type": "start"} | {
             name: value for name, value in given.items() if value is not None
         }
-        client_message(json.dumps(self._start))
+        client_message(_as_json(self._start))
+        if not isinstance(url, str):
+            raise ValueError(f"url={url!r}: must be a text like ws://127.0.0.1:8000/v1/live")
         self.model: dict[str, Any] | None = None
         self.engine: str | None = None
         self._session: tuple[str, str] | None = None  # its name, and the next key
@@ -178,8 +186,9 @@ class AsyncClient:
         Raises:
             ValueError: for what is no number from 0 to 1.
         """
+        theta = _number(theta)
         message = {"type": "set", "id": self._sets + 1, "theta": theta}
-        client_message(json.dumps(message))
+        client_message(_as_json(message))
         self._sets, self._theta = self._sets + 1, message
         self._start["theta"] = theta
         self._wake.set()
@@ -289,7 +298,9 @@ class AsyncClient:
             if writer is not None:
                 self._left = monotonic()
                 writer.cancel()
-                await asyncio.gather(writer, return_exceptions=True)
+                (failure,) = await asyncio.gather(writer, return_exceptions=True)
+                if isinstance(failure, Exception) and not isinstance(failure, ConnectionClosed):
+                    raise failure
 
     def _after(self, code: int, error: dict[str, Any]) -> float | None:
         """What to do after a close."""
@@ -439,6 +450,18 @@ class AsyncClient:
                         await self._wake.wait()
 
 
+def _as_json(message: dict[str, Any]) -> str:
+    def refuse(value: Any) -> None:
+        raise ValueError(f"{value!r}: must be a text or a number")
+
+    return json.dumps(message, default=refuse)
+
+
+def _number(value: Any) -> Any:
+    """A number of any library's as Python's own, which JSON has; anything else as it is."""
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else value
+
+
 def is_this_machine(url: str) -> bool:
     """Whether an address is one of this machine itself, which no proxy leads to."""
     host = (urlsplit(url).hostname or "").rstrip(".")
@@ -477,6 +500,8 @@ class Client:
         self._thread = threading.Thread(target=self._loop.run_forever, name="duplexmt client", daemon=True)
 
     def __enter__(self) -> Self:
+        if self._thread.ident is not None:
+            raise RuntimeError("a Client is one session, and this one has been used: make another")
         self._thread.start()
         self._wait(self._client.__aenter__())
         return self

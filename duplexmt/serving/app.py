@@ -97,15 +97,19 @@ def create_app(
             await websocket.close()
             return
         await websocket.accept()
-        await Recogniser(websocket, hub, client_of(websocket)).run(partial(check_token, websocket))
+        await Recogniser(websocket, hub, client_of(websocket)).run(
+            partial(check_token, websocket, "in the address, ?token=…")
+        )
 
-    def check_token(connection: HTTPConnection, given: str | None) -> None:
-        hub.guesses.look_at(client_of(connection), given, token)
+    def check_token(connection: HTTPConnection, way: str, given: str | None) -> None:
+        hub.guesses.look_at(client_of(connection), given, token, way)
 
     async def translate(request: Request) -> Response:
         if not origin_is_allowed(request, origins):
             return JSONResponse({"error": "pages of that origin are not served: name it in origins=[…]"}, 403)
-        return await libretranslate.translate(request, hub, client_of(request), partial(check_token, request))
+        return await libretranslate.translate(
+            request, hub, client_of(request), partial(check_token, request, "as api_key")
+        )
 
     async def languages(request: Request) -> Response:
         return JSONResponse(libretranslate.languages(hub))
@@ -196,7 +200,7 @@ def origin_is_allowed(connection: HTTPConnection, origins: Sequence[str]) -> boo
     A page of this server has its scheme, too: what is read on an open network may have been changed there.
     """
     origin = connection.headers.get("origin")
-    if origin is None or origin in origins:
+    if origin is None or (place_of(origin) or origin) in {place_of(one) or one for one in origins}:
         return True
     scheme = {"ws": "http", "wss": "https"}.get(connection.url.scheme, connection.url.scheme)
     ours = place_of(f"{scheme}://{connection.headers.get('host', '')}")

@@ -124,7 +124,7 @@ class Connection:
         """Begin a session, or go on with one."""
         seq = 0
         if isinstance(first, Start):
-            self.hub.guesses.look_at(self.address, first.token, self.token)
+            self.hub.guesses.look_at(self.address, first.token, self.token, "in start")
             try:
                 session = self.hub.begin(self, first)
             except Refused:

@@ -109,7 +109,7 @@ class EngineLink:
         self.starts += 1
         writer = None
         try:
-            await asyncio.to_thread(self.process.start)
+            await asyncio.to_thread(_start, self.process)
             theirs.close()
             reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
             first = await self._line(reader, self.start_deadline)
@@ -143,6 +143,15 @@ class EngineLink:
         if not line.endswith(b"\n"):
             raise EOFError("has ended")
         return json.loads(line)  # type: ignore[no-any-return]
+
+
+def _start(process: Any) -> None:
+    """Start a process to which Ctrl-C and SIGTERM say nothing: they are for the server, which ends it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})  # of this thread, and its child
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end(process: Any) -> str:

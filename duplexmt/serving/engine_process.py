@@ -7,7 +7,6 @@ import gc
 import json
 import logging
 import select
-import signal
 import socket
 import threading
 from collections import Counter
@@ -38,9 +37,6 @@ CHUNK = 2**18
 def run(settings: EngineSettings, link: socket.socket) -> None:
     """Be the engine until the other end of the link is closed."""
     own_process = threading.current_thread() is threading.main_thread()
-    if own_process:
-        for one in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(one, signal.SIG_IGN)  # are for the server, which ends this
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     try:

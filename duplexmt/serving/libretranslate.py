@@ -4,6 +4,7 @@
 `format=text` and `api_key`, the server's token, as JSON or as a form; `GET /languages` says what there is.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
@@ -54,9 +55,11 @@ async def translate(
     """
     try:
         asked = await _body(request, LONGEST_CHARACTER * hub.limits.characters_burst + BESIDE)
-        check_token(asked.get("api_key"))
+        if not isinstance(key := asked.get("api_key"), str | None):
+            raise BadRequest(400, "api_key: a text")
+        check_token(key)
         texts = _texts(asked, hub)
-        written = await _translated(_client(asked, hub, address), texts)
+        written = await _translated(_client(asked, hub, address), texts, request)
     except BadRequest as bad:
         return JSONResponse({"error": str(bad)}, bad.status)
     except Refused as refused:
@@ -108,25 +111,40 @@ def _client(asked: dict[str, Any], hub: Hub, address: str) -> InnerClient:
 
     Raises:
         BadRequest: there is none.
+        Refused: not yet.
     """
     source, target = asked.get("source"), asked.get("target")
     if not hub.models:
-        raise BadRequest(503, f"{hub.why_not_ready}: try again in {hub.limits.retry_seconds:g} s")
+        retry = hub.limits.retry_seconds
+        raise Refused(Close.BUSY, f"{hub.why_not_ready}: try again in {retry:g} s", retry)
     try:
         return InnerClient(hub, address, (None if source == "auto" else str(source), str(target)))
     except LookupError as error:
         raise BadRequest(400, f"source={source}, target={target}: {error.args[0]}") from None
 
 
-async def _translated(client: InnerClient, texts: list[str]) -> list[str]:
-    """Each text's translation; line ends stay where they are."""
+async def _translated(client: InnerClient, texts: list[str], request: Request) -> list[str]:
+    """Each text's translation; line ends stay where they are.
+
+    Raises:
+        Refused: the session has ended before, or who asked has gone.
+    """
     lines = [text.replace("\r\n", "\n").replace("\r", "\n").split("\n") for text in texts]
+    watch = asyncio.create_task(_leave_with(request, client))
     try:
         client.give("".join(f"{line}\n" for text in lines for line in text))
         client.end()
         while not client.done:
             await client.more()
     finally:
+        watch.cancel()
         client.close()
     written = iter(client.lines)
     return ["\n".join(next(written) for _ in text) for text in lines]
+
+
+async def _leave_with(request: Request, client: InnerClient) -> None:
+    """Have the session end when who asked goes, as nobody will read the answer."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    client.leave(Refused(Close.NORMAL, "the client has gone"))

@@ -44,8 +44,11 @@ class Guesses:
             told = f"too many wrong tokens from {address}: try again in {GUESS_SECONDS:g} s"
             raise Refused(Close.RATE, told, GUESS_SECONDS)
 
-    def look_at(self, address: str, given: str | None, token: str | None) -> None:
+    def look_at(self, address: str, given: str | None, token: str | None, way: str) -> None:
         """Compare a token with the server's, if it has one.
+
+        Args:
+            way: in which it has to be given.
 
         Raises:
             Refused: it is another one, or not looked at.
@@ -54,7 +57,7 @@ class Guesses:
             self.check(address)
             if not hmac.compare_digest((given or "").encode(), token.encode()):
                 self.wrong(address)
-                raise Refused(Close.TOKEN, "the server's token is missing or wrong: give it in start")
+                raise Refused(Close.TOKEN, f"the server's token is missing or wrong: give it {way}")
 
     def wrong(self, address: str) -> None:
         """It has had one more."""

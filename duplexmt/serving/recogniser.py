@@ -125,7 +125,7 @@ class Recogniser:
             self._new_utterance(update["utterance_id"])
         client = self.client
         assert client is not None
-        final, known = bool(update.get("is_final")), self.words
+        final, known = update.get("is_final", False), self.words
         await self._give(client, words, "\n" * final)
         if final:
             while len(client.lines) < self.lines + 2:  # the next one begins where this one is over
@@ -178,8 +178,12 @@ class Recogniser:
         try:
             if update["type"] != "update" or isinstance(update["seq"], bool):
                 raise TypeError
+            if not all(isinstance(part, list) for part in (update["words"], *update["words"])):
+                raise TypeError
             words = [word[0] for word in update["words"]]
-            if not all(isinstance(word, str) for word in words) or update["utterance_id"] is None:
+            if not all(isinstance(word, str) for word in words):
+                raise TypeError
+            if not isinstance(update["utterance_id"], int | str) or not isinstance(update.get("is_final", False), bool):
                 raise TypeError
             int(update["seq"])
         except (KeyError, TypeError, ValueError, OverflowError, IndexError):

@@ -105,7 +105,8 @@ class LiveConfig(uvicorn.Config):
 
 
 class HttpProtocol(H11Protocol):
-    """Cuts off who does not ask for something, or does not read the answer, in time: uvicorn waits for ever."""
+    """Cuts off who does not ask for something, or does not read the answer, in time: uvicorn waits for ever. The
+    application may take as long as it needs."""
 
     config: LiveConfig
     _deadline: asyncio.TimerHandle | None = None
@@ -133,9 +134,24 @@ class HttpProtocol(H11Protocol):
         """Something may have been asked for."""
         before = self.cycle
         super().handle_events()
-        if self.cycle is not before and not self.cycle.response_complete:
+        if self.cycle is None or self.cycle.response_complete:
+            return
+        if self.cycle is not before:
             self.config.doors.idle.pop(self.transport, None)
             self._has(self.limits.idle_seconds)
+        if not self.cycle.more_body:
+            self._has(None)
+
+    def pause_writing(self) -> None:
+        """The answer is not read."""
+        super().pause_writing()
+        self._has(self.limits.idle_seconds)
+
+    def resume_writing(self) -> None:
+        """And now it is."""
+        super().resume_writing()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._has(None)
 
     def on_response_complete(self) -> None:
         """The next request may come."""

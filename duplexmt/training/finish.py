@@ -1,6 +1,7 @@
 """What happens once a model is trained: a link to it, and a look at what it does."""
 
 import os
+from math import isfinite
 from pathlib import Path
 
 import torch
@@ -12,13 +13,18 @@ from ..model_folder.artifact import load_model_folder
 from ..streaming.systems import build_system
 
 
-def check_finite(module: nn.Module) -> None:
+def check_finite(module: nn.Module, loss: float) -> None:
     """Refuse to give away a model that has diverged.
 
+    Args:
+        loss: of the validation pairs.
+
     Raises:
-        ValueError: naming the first weight that is not finite.
+        ValueError: naming the first weight that is not finite, or the loss.
     """
-    if odd := [name for name, weight in module.named_parameters() if not bool(torch.isfinite(weight).all())]:
+    odd = [name for name, weight in module.named_parameters() if not bool(torch.isfinite(weight).all())]
+    odd += [f"validation/lm_loss={loss}"] * (not isfinite(loss))
+    if odd:
         raise ValueError(
             f"{odd[0]} is not finite: training has diverged, and no model is saved; start again with a lower "
             "training.learning_rate"

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def build_trainer(
             enable_model_summary=False,
             **settled(trainer, last if resumed else None),
         )
-    except (MisconfigurationException, TypeError) as error:  # a GPU this machine does not have, devices=many
+    except (MisconfigurationException, TypeError, ModuleNotFoundError) as error:  # no such GPU, devices=many, tpu
         told = f"trainer settings: {error}"
         known = AcceleratorRegistry
         there = [name for name in known.available_accelerators() if known[name]["accelerator"].is_available()]
@@ -124,6 +124,28 @@ def check_torchrun(trainer: L.Trainer, devices: Any) -> None:
             f"torchrun has started {started} processes, and trainer.devices={devices} wants one: give the "
             "devices of a machine (and trainer.num_nodes), or start without torchrun"
         )
+
+
+class AtStart(L.Callback):
+    """Does something once, at the latest when training starts: after a checkpoint has been accepted, and not at all
+    where there is no step left.
+
+    Attributes:
+        acted: whether it has.
+    """
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self.action, self.acted = action, False
+
+    def act(self) -> None:
+        """Do it, unless it is done."""
+        if not self.acted:
+            self.acted = True
+            self.action()
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Training starts."""
+        self.act()
 
 
 def add_callbacks(trainer: Any, *callbacks: L.Callback) -> None:

@@ -144,8 +144,8 @@ class Translator:
     def translate_each(self, texts: Iterable[str], theta: float | None = None) -> Iterator[str]:
         """The same one by one: of `texts`, which may go on for ever, only so many are taken as are needed to keep the
         engine busy."""
-        if isinstance(texts, str):
-            raise ValueError(f"texts={texts[:40]!r}: give a list of texts, such as [{texts[:10]!r}]")
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
+            raise ValueError(f"texts={str(texts)[:40]!r}: give a list of texts, such as [{str(texts)[:10]!r}]")
         waiting: deque[tuple[str, Stream, Give]] = deque()
         number, coming = 0, iter(texts)
         try:

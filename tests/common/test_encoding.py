@@ -85,6 +85,13 @@ def test_of_a_compressed_file_the_command_unpacks_it_first(suffix, pack, unpack,
     assert [pair.source for pair in read(tmp_path / "a.utf8.tsv")] == ZH[:5]
 
 
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_compressed_file_without_its_suffix_is_told_it(suffix, pack, tmp_path):
+    (tmp_path / "a.tsv").write_bytes(pack(pairs_in("utf-8", ZH)))
+    with pytest.raises(ValueError, match=rf"a\.tsv is compressed: name it \S*a\.tsv\{suffix}$"):
+        read(tmp_path / "a.tsv")
+
+
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
 def test_other_formats_are_refused_alike(name, tmp_path):
     path = tmp_path / name

@@ -1,5 +1,7 @@
 """The θ that meets a wanted latency."""
 
+from math import inf
+
 import pytest
 
 from duplexmt.evaluation.search import OperatingPoint, find_theta
@@ -27,6 +29,10 @@ def test_the_best_of_all_tried_counts_where_latency_does_not_rise_with_theta():
 def test_a_latency_that_cannot_be_met_is_refused_with_what_could():
     with pytest.raises(ValueError, match=r"at θ = 0 AL is 2\.50 already"):
         find_theta(lambda theta: 2.5 + theta, 2.0)
+
+
+def test_a_theta_at_which_nothing_is_written_is_too_late():
+    assert find_theta(lambda theta: 8 * theta if theta < 0.5 else inf, 3.0) == OperatingPoint(0.375, 3.0)
 
 
 def test_the_search_asks_for_the_same_values_each_time():

@@ -147,6 +147,8 @@ def test_no_path_of_this_machine_is_given_away(tmp_path):
 def test_what_cannot_be_packed_is_refused(trained, tmp_path, monkeypatch, capsys):
     with pytest.raises(FileNotFoundError, match=r"no results\.json"):
         pack.pack(trained, tmp_path / "packed", [tmp_path / "nowhere"])
+    with pytest.raises(ValueError, match="would take the place of the model itself"):
+        pack.pack(trained, trained)
     monkeypatch.setattr(sys, "argv", ["pack", str(trained), str(tmp_path / "packed"), "--largest", "0.01"])
     with pytest.raises(SystemExit, match="2"):
         pack.main()

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -175,7 +176,9 @@ def test_a_session_whose_text_is_all_replaced_by_none_goes_on_after_a_lost_conne
 
     cutter = Cutter(patient_server.port, [])
     session, found = asyncio.run(asyncio.wait_for(speak(cutter), 60))
-    assert source_of(found) == ["我们去。"] and cutter.connections == 2 and session.done
+    assert source_of(found) == ["我们去。"]
+    assert cutter.connections == 2
+    assert session.done
     cutter.close()
 
 
@@ -341,7 +344,8 @@ def test_a_patience_that_is_no_time_is_refused(patience):
     ("value", "told"),
     [
         ({"theta": 1.5}, "theta=1.5: .* less than or equal to 1"), ({"theta": "high"}, "theta=high: .* number"),
-        ({"source_length": 0}, "source_length=0: .* greater than or equal to 1"), ({"model": 5}, "model=5: .* string"),
+        ({"source_length": 0}, "source_length=0: .* greater than or equal to 1"),
+        ({"model": 5.5}, "model=5.5: .* string"), ({"token": b"secret"}, "b'secret': must be a text or a number"),
     ],
 )  # fmt: skip
 def test_values_that_the_protocol_does_not_have_are_refused_at_once(value, told):
@@ -352,6 +356,27 @@ def test_values_that_the_protocol_does_not_have_are_refused_at_once(value, told)
         with pytest.raises(ValueError, match=told):
             client.set_theta(value["theta"])
         assert client._theta is None
+
+
+def test_what_is_no_address_is_refused_at_once():
+    with pytest.raises(ValueError, match="url=b'ws://x': must be a text"):
+        Client(b"ws://x")
+
+
+def test_a_threshold_of_numpys_is_a_number(server):
+    with Client(server.address, theta=np.float32(0.5)) as client:
+        client.set_theta(np.float32(0.75))
+        client.send("我们走。")
+        client.end()
+        assert {event["theta"] for event in client if "theta" in event} <= {0.5, 0.75}
+
+
+def test_a_client_that_has_been_used_says_that_it_is_one_session(server):
+    with Client(server.address) as client:
+        client.end()
+        assert list(client) == []
+    with pytest.raises(RuntimeError, match="one session"), client:
+        pass
 
 
 # --- proxies, and whoever lets nobody in ------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 import importlib
 import importlib.util
 import json
+import socket
 import sys
+import time
 import types
 import urllib.error
 import urllib.request
@@ -71,6 +73,7 @@ def test_many_texts_come_back_one_by_one_and_as_they_are_cut(server):
         (b"{", 400, "cannot be read"),
         ({"q": "我\ud800", "source": "zh", "target": "en"}, 400, "lone surrogates"),
         ({"q": "我", "source": "\udc00", "target": "en"}, 400, "lone surrogates"),
+        ({"q": "我", "source": "zh", "target": "en", "api_key": 5}, 400, "api_key: a text"),
     ],
 )
 def test_what_cannot_be_translated_is_refused_with_a_reason(server, body, status, told):
@@ -93,6 +96,26 @@ def test_a_server_with_a_token_wants_it_as_api_key(monkeypatch):
         for key in (None, "another"):
             with pytest.raises(urllib.error.HTTPError, match="403"):
                 api(server, api_key=key).translate(TEXTS[0], "zh", "en")
+        assert "give it as api_key" in post(server, {"q": "我"})[1]["error"]
+
+
+def test_who_waits_for_a_long_answer_is_not_cut_off(monkeypatch):
+    with serving(monkeypatch, idle_seconds=0.2, request_seconds=0.2) as server:
+        began = time.monotonic()
+        status, answer = post(server, {"q": [TEXTS[1]] * 100, "source": "zh", "target": "en"})
+        assert time.monotonic() - began > 0.5
+        assert (status, answer["translatedText"]) == (200, [translated(f"{TEXTS[1]}\n")[:-1]] * 100)
+
+
+def test_nothing_more_is_translated_for_who_has_gone(server, monkeypatch):
+    body = json.dumps({"q": "我们走", "source": "zh", "target": "en"}).encode()
+    head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    with monkeypatch.context() as patch, socket.create_connection(("127.0.0.1", server.port)) as one:
+        patch.setattr(server.hub.link, "ask", lambda **_: None)  # an engine that never answers
+        one.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+        until(lambda: server.hub.sessions)
+        one.close()
+        until(lambda: not server.hub.sessions)
 
 
 def test_where_there_is_no_room_the_status_says_so(monkeypatch):
@@ -174,7 +197,7 @@ def test_a_recogniser_brings_the_servers_token_in_its_address(monkeypatch, whisp
             client = session(whisperlivekit, server, query=query)
             client.insert_tokens(spoken(whisperlivekit, WORDS))
             assert (client.process()[0] is not None) == words
-    assert "the server's token is missing or wrong" in caplog.text
+    assert "the server's token is missing or wrong: give it in the address, ?token=…" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -193,6 +216,14 @@ def test_a_recogniser_brings_the_servers_token_in_its_address(monkeypatch, whisp
          "bad_message"),
         (['{"type":"init","protocol_version":1,"source_lang":"zh","target_lang":"en"}',
           '{"type":"update","seq":1,"utterance_id":0,"words":[[3,0,0]],"is_final":false}'], "bad_message"),
+        *(
+            (['{"type":"init","protocol_version":1,"source_lang":"zh","target_lang":"en"}',
+              '{{"type":"update","seq":1,"utterance_id":{},"words":{},"is_final":{}}}'.format(*update)], "bad_message")
+            for update in (
+                ("0", '["我们走。"]', "true"), ("0", '"我们"', "true"), ("0", '{"a":1}', "true"), ("0", "[[]]", "true"),
+                ("0", '[["我",0,0]]', '"false"'), ("NaN", '[["我",0,0]]', "true"), ("null", '[["我",0,0]]', "true"),
+            )
+        ),
     ],
 )  # fmt: skip
 def test_what_is_no_message_is_refused_with_a_reason(server, messages, code):

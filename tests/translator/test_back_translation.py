@@ -86,6 +86,8 @@ def test_no_input_is_overwritten(tmp_path, told, link):
         ("back.tsv", {"most_words": 0.5}, "--most-words 0.5: must be at least 1"),
         ("none/back.tsv", {}, r"none/back.tsv: must be a file in a folder that exists; make \S*none, or give another"),
         ("", {}, "must be a file in a folder that exists"),
+        ("back.tsv.xz", {}, "back.tsv.xz: must be a plain file or end in .gz"),
+        ("back.tsv", {"known": ["nowhere.txt"]}, "nowhere.txt: there is no such file"),
         ("back.tsv", {"known": ["targets.txt"]}, "targets.txt: has no sentence but for those of --known"),
     ],
 )
