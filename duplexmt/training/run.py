@@ -127,8 +127,8 @@ def check_torchrun(trainer: L.Trainer, devices: Any) -> None:
 
 
 class AtStart(L.Callback):
-    """Does something once, at the latest when training starts: after a checkpoint has been accepted, and not at all
-    where there is no step left.
+    """Does something once, at the latest before the first batch: after a checkpoint has been accepted, and not at all
+    where nothing is left to train.
 
     Attributes:
         acted: whether it has.
@@ -143,7 +143,7 @@ class AtStart(L.Callback):
             self.acted = True
             self.action()
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_batch_start(self, *_: Any) -> None:
         """Training starts."""
         self.act()
 
