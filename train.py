@@ -33,7 +33,9 @@ from duplexmt.common.arguments import check_arguments, in_quotes, quote_argument
 from duplexmt.config import TrainSettings, register_schemas, settings
 
 register_schemas()
-OF_NO_STEP = ("trainer.", "logger", "probes.", "demonstrate=", "resume=", "policy.theta=", "training.max_shard_size=")
+OF_NO_STEP = (  # settings that change no training
+    "trainer.", "logger", "probes.", "demonstrate=", "resume=", "name=", "policy.theta=", "training.max_shard_size=",
+)  # fmt: skip
 log = logging.getLogger("train")
 
 
@@ -163,7 +165,8 @@ def run(
 
     resumed = folder / "checkpoints" / "last.ckpt" if cfg.resume else None
     trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)
-    if not start.acted and (idle := [one for one in anew if not one.startswith(OF_NO_STEP)]):
+    idle = [one for one in anew if not one.startswith(OF_NO_STEP)]
+    if idle and not start.acted and not trainer.interrupted:
         raise ValueError(
             f"{', '.join(idle)}: the run is complete, and no step would be trained with it; go on by a larger "
             "trainer.max_epochs or trainer.max_steps, or leave it out"
