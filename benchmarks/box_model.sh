@@ -29,7 +29,8 @@ zh-en)
     train copies experiment=box_copies "model.backbone=$(of grid)" "$@"
     # data/README.md says how box_reverse, from copies, made the pairs of tatoeba-back.
     train back experiment=box_back "model.backbone=$(of copies)" "$@"
-    train back-grid experiment=box_back_grid "model.backbone=$(of back)" "$@"
+    train again experiment=box_again "model.backbone=$(of back)" "$@"
+    train back-grid experiment=box_back_grid "model.backbone=$(of again)" "$@"
     last=back-grid
     ;;
 de-en)

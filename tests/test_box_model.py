@@ -105,20 +105,22 @@ def test_a_model_in_the_box_translates(name, text, words):
 
 def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
     commands = printed("box_model.sh", "zh-en", "training.seed=2", OUT=tmp_path, INTO=tmp_path / "into")
-    trainings = ["tokenizer", "english", "base", "everyday", "grid", "copies", "back", "back-grid"]
+    trainings = ["tokenizer", "english", "base", "everyday", "grid", "copies", "back", "again", "back-grid"]
     evaluations = ["theta", "tatoeba", "captions"]
     assert [name for name, (program, _) in commands.items() if program == "train.py"] == trainings
     trained = [composed(commands[name]) for name in trainings]
-    tokenizer, english, base, everyday, grid, copies, back, back_grid = trained
-    assert [cfg.system.name for cfg in trained] == ["offline"] * 4 + ["grid"] * 2 + ["offline", "grid"]
+    tokenizer, english, base, everyday, grid, copies, back, again, back_grid = trained
+    assert [cfg.system.name for cfg in trained] == ["offline"] * 4 + ["grid"] * 2 + ["offline"] * 2 + ["grid"]
     assert english.data.tokenizer == str(tmp_path / "tokenizer" / "model")
     assert base.model.backbone == base.data.tokenizer == str(tmp_path / "english" / "model")
     assert everyday.model.backbone == everyday.data.tokenizer == str(tmp_path / "base" / "model")
     assert grid.model.backbone == grid.data.tokenizer == str(tmp_path / "everyday" / "model")
     assert copies.model.backbone == copies.data.tokenizer == str(tmp_path / "grid" / "model")
     assert back.model.backbone == back.data.tokenizer == str(tmp_path / "copies" / "model")
-    assert back_grid.model.backbone == back_grid.data.tokenizer == str(tmp_path / "back" / "model")
-    assert [cfg.data.copy_tokens for cfg in trained] == [0] * 5 + [8] * 3
+    assert again.model.backbone == again.data.tokenizer == str(tmp_path / "back" / "model")
+    assert again.data.sources == back.data.sources
+    assert back_grid.model.backbone == back_grid.data.tokenizer == str(tmp_path / "again" / "model")
+    assert [cfg.data.copy_tokens for cfg in trained] == [0] * 5 + [8] * 4
     everyday_pairs = everyday.data.sources
     assert tokenizer.data.sources == grid.data.sources == copies.data.sources == everyday_pairs
     assert (back.data.sources, back_grid.data.sources) == ([*everyday_pairs, "tatoeba-back"], everyday_pairs)
