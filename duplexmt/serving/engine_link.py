@@ -10,6 +10,7 @@ import multiprocessing
 import signal
 import socket
 from collections.abc import Callable
+from multiprocessing import resource_tracker
 from typing import Any
 
 from ..protocol.messages import as_json
@@ -147,6 +148,7 @@ class EngineLink:
 
 def _start(process: Any) -> None:
     """Start a process to which Ctrl-C and SIGTERM say nothing: they are for the server, which ends it."""
+    resource_tracker.ensure_running()  # of multiprocessing; where it has to be started, it takes the block away
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})  # of this thread, and its child
     try:
         process.start()

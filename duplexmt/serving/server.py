@@ -139,7 +139,7 @@ class HttpProtocol(H11Protocol):
         if self.cycle is not before:
             self.config.doors.idle.pop(self.transport, None)
             self._has(self.limits.idle_seconds)
-        if not self.cycle.more_body:
+        if not self.cycle.more_body and not self.flow.write_paused:  # by an answer before this one
             self._has(None)
 
     def pause_writing(self) -> None:

@@ -90,9 +90,9 @@ def test_text_is_that_of_translate_py_though_the_engine_hangs_and_an_end_is_orde
             events, others = iter(client), iter(other)
             text = "".join(next(events)["text"] for _ in range(6))
             rest = "".join(next(others)["text"] for _ in range(2))
-            for told in (signal.SIGINT, signal.SIGTERM):  # as a terminal and systemd tell all processes
-                os.kill(engine_of(process), told)
-            os.kill(engine_of(process), signal.SIGSTOP)
+            engine = engine_of(process)
+            for told in (signal.SIGINT, signal.SIGTERM, signal.SIGSTOP):  # of which the server alone has to know two
+                os.kill(engine, told)
             client.send(TEXT[20:])
             other.send(TEXT[7:])
             client.end()
