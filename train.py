@@ -34,7 +34,8 @@ from duplexmt.config import TrainSettings, register_schemas, settings
 
 register_schemas()
 OF_NO_STEP = (  # settings that change no training
-    "trainer.", "logger", "probes.", "demonstrate=", "resume=", "name=", "policy.theta=", "training.max_shard_size=",
+    "trainer.", "logger", "probes.", "demonstrate=", "resume=", "name=", "policy.theta=", "policy.max_target_tokens=",
+    "training.max_shard_size=", "training.sample_size=", "training.checkpoint_every_n_steps=",
 )  # fmt: skip
 log = logging.getLogger("train")
 
@@ -165,8 +166,9 @@ def run(
 
     resumed = folder / "checkpoints" / "last.ckpt" if cfg.resume else None
     trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)
-    idle = [one for one in anew if not one.startswith(OF_NO_STEP)]
-    if idle and not start.acted and not trainer.interrupted:
+    idle = [one for one in anew if not one.lstrip("+~").startswith(OF_NO_STEP)]
+    saved = (folder / "model" / "duplexmt.json").is_file()
+    if idle and saved and not start.acted and not trainer.interrupted:
         raise ValueError(
             f"{', '.join(idle)}: the run is complete, and no step would be trained with it; go on by a larger "
             "trainer.max_epochs or trainer.max_steps, or leave it out"

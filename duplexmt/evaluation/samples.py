@@ -52,8 +52,8 @@ def record_samples(evaluation: Path, model_folder: Path) -> dict[str, Any]:
     samples = {
         "chosen": (
             f"Chosen by a rule: of {len(unseen):,} sentences that the model had not seen, {len(right)} "
-            "come out word for word as a person had translated them, however early it writes. These are the longest. Many "
-            "others come out wrong."
+            "come out word for word as a person had translated them, however early it writes. These are the longest. "
+            "Many others come out wrong."
         ),
         "sentences": [record["source"] for record in varied(same[0] for same in right)],
     }

@@ -17,7 +17,7 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
-from numbers import Real
+from numbers import Integral, Real
 from time import monotonic
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
@@ -103,7 +103,7 @@ class AsyncClient:
         given: dict[str, Any] = {
             "model": model,
             "theta": _number(theta),
-            "source_length": source_length,
+            "source_length": _number(source_length),
             "token": token,
         }
         self._start: dict[str, Any] = {"type": "start"} | {
@@ -459,6 +459,8 @@ def _as_json(message: dict[str, Any]) -> str:
 
 def _number(value: Any) -> Any:
     """A number of any library's as Python's own, which JSON has; anything else as it is."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
     return float(value) if isinstance(value, Real) and not isinstance(value, bool) else value
 
 

@@ -150,7 +150,7 @@ class HttpProtocol(H11Protocol):
     def resume_writing(self) -> None:
         """And now it is."""
         super().resume_writing()
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body:
             self._has(None)
 
     def on_response_complete(self) -> None:

@@ -96,7 +96,7 @@ def check(inputs: Iterable[Path], output: Path, begun: Path, ratio: tuple[float,
     if output.suffix in (".xz", ".zst"):
         raise ValueError(f"{output}: must be a plain file or end in .gz")
     for path in inputs:
-        if not path.is_file():
+        if not path.exists() or path.is_dir():
             raise ValueError(f"{path}: there is no such file")
         if any(made.exists() and path.exists() and made.samefile(path) for made in (output, begun)):
             raise ValueError(f"{output}: writing it would overwrite the input {path}; give another output")

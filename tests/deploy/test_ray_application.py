@@ -26,14 +26,14 @@ def test_a_replica_has_the_models_and_settings_of_serve_py(monkeypatch):
     }  # fmt: skip
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delitem(sys.modules, "deploy.ray_serve", raising=False)
+    monkeypatch.setitem(sys.modules, "deploy.ray_serve", None)  # to be put back as it was
+    del sys.modules["deploy.ray_serve"]
     from deploy.ray_serve import application
 
     create = app.create_app
     monkeypatch.setattr(app, "create_app", lambda hub, **values: hubs.append(hub) or create(hub, **values))
     values = application({"model_folder": "models/zh-en", "replicas": "2", "engine.max_streams": "7"})
     made[0]()
-    monkeypatch.delitem(sys.modules, "deploy.ray_serve")
     (hub,) = hubs
     assert [one.rpartition("/")[2] for one in hub.link.settings.model_folders] == ["zh-en"]
     assert (hub.max_streams, hub.link.settings.run_as) == (7, None)

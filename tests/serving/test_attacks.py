@@ -82,10 +82,14 @@ def test_a_request_that_comes_byte_by_byte_is_cut_off_in_the_same_time_also_afte
         until(lambda: open_connections(server) == 0)
 
 
-def test_who_does_not_read_the_answer_is_cut_off(monkeypatch):
+@pytest.mark.parametrize("packets", [1, 20])
+def test_who_does_not_read_the_answer_is_cut_off(monkeypatch, packets):
     request = b"GET /staircase.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with serving(monkeypatch, request_seconds=0.5, idle_seconds=1.0) as server, raw(server, request * 100, small=True):
-        until(lambda: open_connections(server) == 1)
+    with serving(monkeypatch, request_seconds=0.5, idle_seconds=1.0) as server, raw(server, small=True) as one:
+        with suppress(OSError):
+            for _ in range(packets):
+                one.sendall(request * (100 // packets))
+                time.sleep(0.02)
         until(lambda: open_connections(server) == 0)
 
 
