@@ -244,6 +244,7 @@ def damage_run(
         good = gzip.compress(raw, mtime=0) if corpus else raw
         path.write_bytes(good)
         command += ["data=pairs", f"data.path={path}", "data.vocab_size=400", "trainer.max_epochs=1"]
+        command += ["data.train_on_relatives=true"]  # its sentences are all alike
     whole, _ = undisturbed(folder.parent, command)
     for _ in range(times):
         copied(whole, folder)

@@ -456,7 +456,7 @@ def test_a_process_that_torchrun_starts_beside_the_first_leaves_nothing_behind(t
     assert "lam" in done.stderr
 
 
-@pytest.mark.parametrize("when", ["preparing", "training"])
+@pytest.mark.parametrize("when", ["preparing", "killed", "training"])
 def test_sigterm_ends_both_processes_of_a_run_and_what_was_trained_is_kept(trained, tmp_path, when):
     folder = tmp_path / "run"
     (tmp_path / "earlier").mkdir()
@@ -466,24 +466,32 @@ def test_sigterm_ends_both_processes_of_a_run_and_what_was_trained_is_kept(train
         "trainer.max_epochs=100000", "trainer.check_val_every_n_epoch=100000", "training.checkpoint_every_n_steps=1",
         f"hydra.run.dir='{folder}'",
     )  # fmt: skip
-    sign = folder / "train_ddp_process_1.log" if when == "preparing" else folder / "checkpoints" / "last.ckpt"
+    sign = folder / "checkpoints" / "last.ckpt" if when == "training" else folder / "train_ddp_process_1.log"
     with begun("train.py", *settings) as process:
         limit = time.monotonic() + 120
         while not sign.exists() and process.is_alive() and time.monotonic() < limit:
             time.sleep(0.01)
         # While it prepares to the first process alone, as `kill` would; then to both, as SLURM does.
-        (os.kill if when == "preparing" else os.killpg)(process.pid, signal.SIGTERM)
+        number = signal.SIGKILL if when == "killed" else signal.SIGTERM
+        (os.killpg if when == "training" else os.kill)(process.pid, number)
         process.join(60)
         errors = process.said(2)
-        left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _reads(path, str(tmp_path))]
-    assert process.exitcode == 143, errors
+        limit = time.monotonic() + (60 if when == "killed" else 0)  # it could not end the other one
+        while (left := _processes_of(tmp_path)) and time.monotonic() < limit:
+            time.sleep(0.1)
+    assert process.exitcode == (-9 if when == "killed" else 143), errors
     assert not left
-    if when == "preparing":
+    if when != "training":
         assert not (folder / "model").exists()
         assert os.readlink(tmp_path / "latest") == "earlier"
     else:
         step = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
         assert f"SIGTERM: stopped after step {step}" in errors + (folder / "train.log").read_text(encoding="utf-8")
+
+
+def _processes_of(folder):
+    """The command lines in which a folder is named."""
+    return [path for path in Path("/proc").glob("[0-9]*/cmdline") if _reads(path, str(folder))]
 
 
 def _reads(path, text):

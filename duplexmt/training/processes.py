@@ -1,9 +1,12 @@
 """The processes of a run: how they share its batches, DDP, and when the others on this machine are started."""
 
+import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from time import sleep
 from typing import Any
 
 import lightning as L
@@ -19,6 +22,8 @@ from .termination import EXIT_STATUS, may_handle
 
 CORES = "cores"  # a number of devices
 LEAST_PAIRS = 4  # a process takes of each batch, or starting products costs more than sharing them saves
+FIRST = "DUPLEXMT_FIRST_PROCESS"  # in the environment of the others: its number
+LOOK = 1.0  # seconds between two looks at whether it is there
 Batches = dict[str, Any]  # `batch_size` in pairs, `batch_cells` in cells or None, `batch_tokens` in tokens or None
 
 
@@ -73,14 +78,17 @@ def other_processes(trainer: L.Trainer) -> Iterator[None]:
 
     So all prepare the data together. Started in `fit`, each begins with what the first has done by then: imports, and
     that preparation. Where `torchrun` or SLURM starts all processes, or one process is all there is, nothing is to be
-    done.
+    done. One that was started here ends with the first, should that be killed: else it waits for it for half an hour.
     """
+    if trainer.local_rank and FIRST in os.environ:
+        threading.Thread(target=_end_with, args=(int(os.environ[FIRST]),), daemon=True).start()
     launcher = trainer.strategy.launcher
     if not isinstance(launcher, _SubprocessScriptLauncher) or launcher.cluster_environment.creates_processes_externally:
         yield
         return
     before = signal.signal(signal.SIGTERM, _end) if may_handle() else None
     try:
+        os.environ[FIRST] = str(os.getpid())
         launcher._call_children_scripts()  # tells the environment, so `fit` takes them for processes started elsewhere
         _launch_process_observer(launcher.procs)  # if one dies they all do
         yield
@@ -90,6 +98,13 @@ def other_processes(trainer: L.Trainer) -> Iterator[None]:
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
+
+
+def _end_with(parent: int) -> None:
+    """End this process once its parent has gone: killed, it could not say so."""
+    while os.getppid() == parent:
+        sleep(LOOK)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _end(*_: Any) -> None:
