@@ -178,6 +178,7 @@ def test_who_has_missed_more_than_is_kept_gets_the_text_so_far(monkeypatch):
         speaker.drop()
         session = server.hub.sessions[speaker.session]
         until(lambda: session.open_text.position >= len(text) - 4 and session.seq > 20)
+        until(lambda: (session.seq, time.sleep(0.3))[0] == session.seq)  # or more comes before `ready` is on its way
         back = speaker.again(server.address)
         snapshot = back.until("ready")["snapshot"]
         assert len(snapshot["text"]) > 700, "longer than what may wait for a slow reader"
