@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 import time
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -538,8 +539,9 @@ def test_a_character_that_is_written_in_pieces_comes_with_its_last_one(server, m
     ],
 )
 def test_a_session_that_is_gone_has_expired_if_its_time_was_over(lasts, grace, code, why):
-    with scripted_serving() as scripted, Client(f"ws{scripted.address[4:]}v1/live") as client:
-        scripted.lasts, scripted.limits = lasts, scripted.limits | {"grace_seconds": grace}
+    with scripted_serving() as scripted, ExitStack() as until_the_end:
+        scripted.lasts, scripted.limits = lasts, scripted.limits | {"grace_seconds": grace}  # before it connects
+        client = until_the_end.enter_context(Client(f"ws{scripted.address[4:]}v1/live"))
         client.send("站在那")
         events = iter(client)
         while next(events)["event"] != "write":
