@@ -22,8 +22,8 @@ ARG MODEL=models/zh-en
 ENV PATH=/opt/duplexmt/bin:$PATH PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1
 COPY --from=build /opt/duplexmt /opt/duplexmt
 COPY ${MODEL} /model
-RUN useradd --system --no-create-home duplexmt
-USER duplexmt
+RUN useradd --system --uid 10001 --no-create-home duplexmt
+USER 10001
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
     CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/readyz', timeout=2)"]

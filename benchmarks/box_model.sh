@@ -6,7 +6,7 @@
 #     OUT=runs/trial INTO=runs/trial/zh-en LIMIT=20 benchmarks/box_model.sh zh-en data.train_size=2000   # a trial
 #
 # The trainings, the last one a grid (conf/experiment/box_*.yaml); the θ at which it lags by AL (3) tokens on validation
-# pairs; packing (float16); the packed model's scores on held-out pairs, all or LIMIT. At last the model is packed into
+# pairs; packing (float16); the packed model's scores on held-out pairs, all (2,000 captions) or LIMIT. At last the model is packed into
 # INTO, with these scores, what it copies whole and everyday sentences in its card, and samples chosen by the first of
 # them. stages.sh says what else holds.
 model=${1:-}
@@ -44,8 +44,10 @@ esac
 evaluate theta "model_folder=$(of $last)" "target_al=${AL:-3}" "limit=${LIMIT:-500}"
 [[ -e $OUT/packed/duplexmt.json ]] || run -m duplexmt.model_folder.pack "$OUT/$last/model" "$OUT/packed"
 for data in "${tests[@]}"; do
+    limit=${LIMIT:-}
+    [[ $data != captions ]] || limit=${LIMIT:-2000} # as many as its card has
     evaluate "$data" "model_folder=$(quoted "$OUT/packed")" "data=$data" 'policy.theta=[0.3,0.5,0.7,0.9]' \
-        ${LIMIT:+"limit=$LIMIT"}
+        ${limit:+"limit=$limit"}
 done
 run -m duplexmt.model_folder.pack "$OUT/$last/model" "$INTO" --results "${tests[@]/#/$OUT/}"
 run -m duplexmt.evaluation.samples "$OUT/${tests[0]}" "$INTO"

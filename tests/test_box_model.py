@@ -134,8 +134,8 @@ def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
         assert cfg.training.seed == 2
     theta, *scored = [composed(commands[name]) for name in evaluations]
     assert (theta.target_al, theta.limit, theta.model_folders) == (3, 500, [str(tmp_path / "back-grid" / "model")])
-    for cfg, held_out in zip(scored, ("tatoeba", "3am-captions"), strict=True):
-        assert (cfg.model_folders, cfg.data.held_out, cfg.limit) == ([str(tmp_path / "packed")], [held_out], None)
+    for cfg, held_out, limit in zip(scored, ("tatoeba", "3am-captions"), (None, 2000), strict=True):
+        assert (cfg.model_folders, cfg.data.held_out, cfg.limit) == ([str(tmp_path / "packed")], [held_out], limit)
 
 
 def test_every_command_of_make_model_de_is_one_that_is_accepted(tmp_path):

@@ -385,6 +385,8 @@ def model_card(info: dict[str, Any]) -> str:
         how,
         f"- **Training:** {adaptation}, {recipe}texts of {length}.",
         "",
+        "At the end of training, of some validation pairs of all its corpora; scores to quote come from `evaluate.py`:",
+        "",
         "| validation | |",
         "| --- | --- |",
         *[f"| {name} | {value:.4g} |" for name, value in info["scores"].items()],

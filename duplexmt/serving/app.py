@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
@@ -25,6 +26,7 @@ from .limits import Shares, ip_address, whose
 from .recogniser import Recogniser
 
 log = logging.getLogger(__name__)
+PORTS = {"http": 80, "https": 443}
 PAGE = Path(__file__).parent / "web"
 REPORT = Path(__file__).parents[1] / "report" / "web"  # the page looks like the report
 
@@ -73,7 +75,7 @@ def create_app(
         hub: of the sessions, not yet started.
         token: that a session must be started with; None for none.
         hosts: names this server is reached by, beside `localhost` and plain addresses.
-        origins: pages of other hosts that may connect, such as `https://example.org`.
+        origins: pages of other hosts that may connect and read answers, such as `https://example.org`.
     """
 
     @asynccontextmanager
@@ -136,7 +138,9 @@ def create_app(
         *FILES,
     ]
     guard = Middleware(Guard, hosts=hosts, most=hub.limits.connections_per_address, retry=hub.limits.retry_seconds)
-    return Starlette(routes=routes, lifespan=lifespan, middleware=[guard])
+    named = [origin_as_sent(origin) for origin in origins]
+    cors = Middleware(CORSMiddleware, allow_origins=named, allow_methods=["POST"], allow_headers=["Content-Type"])
+    return Starlette(routes=routes, lifespan=lifespan, middleware=[guard, cors])
 
 
 class Guard:
@@ -211,11 +215,20 @@ def origin_is_allowed(connection: HTTPConnection, origins: Sequence[str]) -> boo
     return False
 
 
+def origin_as_sent(origin: str) -> str:
+    """An origin as a browser writes it: in small letters, without the port that its scheme has anyway."""
+    if (place := place_of(origin)) is None:
+        return origin
+    scheme, host, port = place
+    host = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{host}" if port == PORTS[scheme] else f"{scheme}://{host}:{port}"
+
+
 def place_of(origin: str) -> tuple[str, str, int] | None:
     """Scheme, host and port of an origin; None for what is none."""
     try:
         parts = urlsplit(origin)
-        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+        port = parts.port or PORTS[parts.scheme]
     except (ValueError, KeyError):
         return None
     return (parts.scheme, parts.hostname, port) if parts.hostname else None

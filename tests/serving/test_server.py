@@ -390,6 +390,28 @@ def test_origin_host_and_subprotocol_are_checked(monkeypatch):
                 assert get(server, path, Host=host)[0] == 200
 
 
+def test_a_page_of_a_named_origin_may_read_a_translation(monkeypatch):
+    body = json.dumps({"q": "我们走。", "source": "zh", "target": "en"}).encode()
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+    allowed = "Access-Control-Allow-Origin"
+
+    def ask(method, headers, sent=b""):
+        with closing(http.client.HTTPConnection("127.0.0.1", server.port)) as connection:
+            connection.request(method, "/translate", sent, headers)
+            return connection.getresponse()
+
+    with serving(monkeypatch, origins=["https://Other.example:443", "http://[::1]:81"]) as server:
+        for origin in ("https://other.example", "http://[::1]:81"):
+            before = ask("OPTIONS", {"Origin": origin, **asks})
+            after = ask("POST", {"Origin": origin, "Content-Type": "application/json"}, body)
+            assert (before.status, after.status) == (200, 200)
+            assert {before.headers[allowed], after.headers[allowed]} == {origin}
+        for origin in ("https://evil.example", "http://other.example", "https://other.example:444"):
+            assert ask("OPTIONS", {"Origin": origin, **asks}).status == 400
+            refused = ask("POST", {"Origin": origin}, body)
+            assert (refused.status, refused.headers[allowed]) == (403, None)
+
+
 def test_behind_a_proxy_the_scheme_it_tells_is_the_pages(monkeypatch):
     cases = {
         ("https", "mt.example", "https://mt.example"): 101, ("https", "mt.example:443", "https://mt.example"): 101,
