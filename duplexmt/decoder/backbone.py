@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from .model import check_decoder, check_rotary
 
 ALL = "all-linear"  # as PEFT calls them
+PER_LAYER = "layer_types", "no_rope_layers"  # lists in configurations
+OUTPUTS = "o_proj", "down_proj"  # of attention and MLP
 SIZES = (
     "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
 )  # fmt: skip
@@ -129,6 +132,36 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
         )
     check_decoder(config)
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+
+def deepened(backbone: Any, layers: int) -> Any:
+    """The same decoder with more layers, which computes the same at first: behind some of its layers stand copies of
+    them whose attention and MLP put out zeros (Gong et al., Efficient Training of BERT by Progressively Stacking).
+
+    Raises:
+        ValueError: it has more layers already; those of its type put out by other names than `o_proj` and `down_proj`.
+    """
+    config, own = deepcopy(backbone.config), backbone.config.num_hidden_layers
+    if layers < own:
+        raise ValueError(f"model.layers={layers}: the backbone has {own}, and none is taken away; give at least {own}")
+    of = [index * own // layers for index in range(layers)]  # the layer that each is, or is a copy of
+    config.num_hidden_layers = layers
+    for name in PER_LAYER:
+        if values := getattr(config, name, None):
+            setattr(config, name, [values[one] for one in of])
+    deep = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    deep.load_state_dict(backbone.state_dict(), strict=False)  # all but the layers stays there
+    old, new = backbone.get_decoder().layers, deep.get_decoder().layers
+    for index, one in enumerate(of):
+        new[index].load_state_dict(old[one].state_dict())
+        if index and of[index - 1] == one:
+            outputs = [w for name, w in new[index].named_parameters() if name.split(".")[-2] in OUTPUTS]
+            if len(outputs) < len(OUTPUTS):
+                kind = config.model_type
+                raise ValueError(f"model.layers={layers}: a {kind} has no {' and '.join(OUTPUTS)}; give null")
+            for weight in outputs:
+                nn.init.zeros_(weight)
+    return deep
 
 
 def freeze_in(dtype: torch.dtype, model: nn.Module) -> None:
