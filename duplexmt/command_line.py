@@ -221,6 +221,8 @@ def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt")
         ValueError: if the folder holds no run that can be resumed.
     """
     given = last_of(arguments, "resume")
+    if "resume=" in arguments:
+        raise ValueError("resume=: give the folder a run was started in, or leave it out")
     if given is None:
         return arguments
     folder = Path(without_quotes(given))

@@ -27,6 +27,12 @@ def test_an_evaluation_goes_on_with_the_folders_it_was_begun_with_whatever_lates
     assert (override.key_or_group, override.value()) == ("model_folder", models)
 
 
+def test_a_folder_to_go_on_in_that_is_empty_is_refused():
+    with pytest.raises(ValueError, match=r"resume=: give the folder a run was started in, or leave it out"):
+        resume_arguments(["limit=5", "resume="])
+    assert resume_arguments(["resume=null"]) == ["resume=null"]
+
+
 def test_other_model_folders_named_now_take_the_place_of_those_an_evaluation_was_begun_with(tmp_path):
     run = begun(tmp_path / "run", ["model_folder=runs/latest/model"], {"model_folders": ["/runs/a/model"]})
     given = [f"resume={run}", "model_folder=moved/model"]

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub.errors import HTTPError  # the HTTP library's, which has other names in other versions
 from huggingface_hub.utils import disable_progress_bars
 
 from .. import __version__
@@ -60,7 +61,12 @@ def push(folder: Path, name: str, any_licence: bool = False) -> str:
     contents |= {"README.md": written.encode(), MANIFEST: manifest_text(told).encode()}
     disable_progress_bars()
     api = HfApi(library_name="duplexmt", library_version=__version__)
-    api.create_repo(name, exist_ok=True)
+    try:
+        api.create_repo(name, exist_ok=True)
+    except HTTPError as error:
+        if isinstance(error, OSError):  # an answer
+            raise
+        raise OSError(f"{api.endpoint} was not reached ({error}): look at the network, or at HF_ENDPOINT") from error
     stale = [file for file in api.list_repo_files(name) if file.endswith(KINDS) and file not in contents]
     changes: list[Any] = [CommitOperationAdd(file, content) for file, content in contents.items()]
     changes += [CommitOperationDelete(file) for file in stale]

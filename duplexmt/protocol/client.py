@@ -74,7 +74,7 @@ class AsyncClient:
         model: its name, where the server has several; None for the first one.
         theta: EMIT threshold; None for the model's own.
         source_length: tokens of each sentence, where they are known.
-        patience: seconds for which a lost or busy server is tried again.
+        patience: seconds for which a lost or busy server is tried again, and a failed engine waited for.
 
     Raises:
         ValueError: for a value that the protocol does not have.
@@ -133,6 +133,7 @@ class AsyncClient:
         self._left = self._expires = 0.0  # when the last connection of this session ended; when the session will
         self._wake = asyncio.Event()
         self._events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._failed: tuple[float, str] | None = None  # since when the engine cannot start, and why
         self._error: Exception | None = None
         self._refused: dict[str, Any] = {}  # the server's last error, of this connection
         self._task: asyncio.Task[None] | None = None
@@ -267,6 +268,9 @@ class AsyncClient:
             while True:
                 async with asyncio.timeout(self.ping + self.answer):
                     message = json.loads(await socket.recv())
+                if self._failed is not None and monotonic() - self._failed[0] > self.patience:
+                    told = f"{self.url}: its engine could not start for {self.patience:g} s: {self._failed[1]}"
+                    raise self._failure("engine", told)
                 if message["type"] == "ready":
                     self._greeted(message)
                 elif message["type"] == "error" and message["fatal"]:
@@ -275,7 +279,7 @@ class AsyncClient:
                     if message["code"] == "replace" and self._asked is not None:
                         self._stays(message["earliest"])
                 elif message["type"] == "engine":
-                    self.engine = message["state"]
+                    self._engine_is(message["state"], message.get("reason", "it does not say why"))
                 elif message["type"] == "done":
                     with suppress(ConnectionClosed):  # by the server, which has said all
                         await socket.send(json.dumps({"type": "ack", "seq": self._seq}))
@@ -337,6 +341,13 @@ class AsyncClient:
         if (snapshot := ready.get("snapshot")) is not None:
             self._seq, self._boundary = snapshot["seq"], snapshot["boundary"]
             self._show({"event": "snapshot"} | snapshot | {"text": snapshot["text"][self._shown :]})
+
+    def _engine_is(self, state: str, why: str) -> None:
+        self.engine = state
+        if state == "ready":
+            self._failed = None
+        elif state == "failed":
+            self._failed = (monotonic() if self._failed is None else self._failed[0]), why
 
     def _show(self, event: dict[str, Any]) -> None:
         self._shown += len(event["text"])

@@ -224,6 +224,12 @@ def test_another_push_takes_what_the_earlier_model_left_and_nothing_else(hub, fo
     duplexmt.load("alice/zh-en", device="cpu")
 
 
+def test_a_hub_that_cannot_be_reached_is_told(hub, folder, monkeypatch):
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(OSError, match=r"http://127\.0\.0\.1:9 was not reached \(.*\): look at .* HF_ENDPOINT"):
+        push.push(folder, "alice/zh-en")
+
+
 def test_paths_of_this_machine_stay_here(hub, folder, tmp_path):
     own = shutil.copytree(folder, tmp_path / "own")
     info = read_manifest(own)

@@ -221,11 +221,13 @@ class ScriptedServer:
         if first.type == "start":
             if first.token != self.token:
                 return await fail(4401, "token", "the token is missing or wrong")
+            models = {model["name"]: model for model in self.models}
+            if first.model not in (None, *models):
+                return await fail(4400, "bad_message", f"no model {first.model}")
             name = f"session{len(self.sessions)}"
             theta = MODEL["theta"] if first.theta is None else first.theta
             self.sessions[name] = Session(name, theta, self.names, self.in_pieces)
-            chosen = first.model or self.models[0]["name"]
-            (self.sessions[name].model,) = (model for model in self.models if model["name"] == chosen)
+            self.sessions[name].model = models[first.model or self.models[0]["name"]]
         session, seen, snapshot = self.sessions.get(getattr(first, "session", self.session.name)), 0, None
         if first.type == "resume":
             if self.expires:

@@ -554,6 +554,20 @@ def test_a_session_that_is_gone_has_expired_if_its_time_was_over(lasts, grace, c
     assert (told.value.code, told.value.handed_back) == (code, "站在那")
 
 
+def test_an_engine_that_cannot_start_is_waited_for_as_long_as_patience_says(monkeypatch):
+    monkeypatch.setattr(AsyncClient, "ping", 0.1)
+    with scripted_serving() as scripted, Client(f"ws{scripted.address[4:]}v1/live", patience=0.5) as client:
+        client.send("站在那")
+        until(lambda: client.engine == "ready")
+        scripted.tell_engine(state="failed", reason="no such folder")
+        time.sleep(0.2)
+        scripted.tell_engine(state="starting")
+        scripted.tell_engine(state="failed", reason="no such folder")
+        with pytest.raises(ServerError, match=r"its engine could not start for 0\.5 s: no such folder") as told:
+            list(client)
+    assert (told.value.code, told.value.handed_back) == ("engine", "站在那")
+
+
 def test_the_engines_state_is_told(monkeypatch):
     with scripted_serving() as scripted:
         scripted.engine = {"state": "starting"}

@@ -233,6 +233,26 @@ def test_of_several_models_one_is_chosen_by_its_languages_or_by_the_address(page
     assert page.complaints() == []
 
 
+def test_a_restarted_server_is_asked_for_the_same_model_and_what_it_no_longer_has_is_told(page, scripted):
+    type_in(page, SENTENCE)
+    until(page, WRITTEN, numbers(5))
+    other = MODEL | {"name": "de-en", "source_language": "de"}
+    scripted.models = [other, MODEL]
+    scripted.cut(1012)
+    until(page, "document.querySelectorAll('.gap').length", 1)
+    until(page, STATE, "open")
+    assert scripted.session.model["name"] == "scripted"
+    scripted.models = [other]
+    scripted.cut(1012)
+    until(page, "document.getElementById('model').textContent", "Model: de-en.")
+    told = "document.getElementById('notice').hidden ? '' : document.getElementById('notice').textContent"
+    until(page, told, "There is no model scripted here: de-en translates.")
+    page.open(f"{scripted.address}?model=fr-en")
+    until(page, told, "There is no model fr-en here: de-en translates.")
+    assert page.run("location.search") == ""
+    assert page.complaints() == []
+
+
 def test_captions_are_the_last_lines_and_what_is_typed_meanwhile_is_taken(page):
     type_in(page, "站在那边。")
     page.run("document.getElementById('captions-part').open = true")

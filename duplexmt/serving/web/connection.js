@@ -18,7 +18,7 @@ const secret = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byt
 export class Connection {
   // tell: what becomes of it, as functions: state({state, message, until, reason}), ready(), events(events),
   // snapshot(text, source), renewed(characters, begun, why), notice(message).
-  // wanted: the name of the model, or null for the server's own choice.
+  // wanted: the name of the model, or null for that of the last session, and of the first one the server's own choice.
   constructor(address, memory, tell, wanted = null) {
     Object.assign(this, { address, memory, tell, wanted, socket: null, tries: 0, over: false, asleep: false, token: "" });
     // session, key, the last frame seen; θ as last asked for; positions of the source: `base`, where the sentence begins
@@ -31,6 +31,7 @@ export class Connection {
     // replacement that it has not answered: {place, text, had}
     this.channel ??= secret();
     this.toSet = false; // whether θ is to be sent
+    this.named = this.gone = null; // the model that a session was to begin with; one that is not there
     this.numbers = 0; // of `set` messages
     this.timers = {};
     this.clear();
@@ -63,7 +64,8 @@ export class Connection {
     const { session, key, seq, channel } = this;
     if (session) this.send({ type: "resume", session, key, seq });
     else {
-      const { theta, token, wanted: model } = this;
+      const { theta, token } = this, model = this.wanted ?? this.model?.name; // which a restarted server may have no more
+      this.named = model;
       this.send({ type: "start", channel, ...(model && { model }), ...(theta !== null && { theta }), ...(token && { token }) });
     }
   }
@@ -112,6 +114,10 @@ export class Connection {
     if (this.over) return;
     if (code === Close.TOKEN) return this.end("token", this.token ? "that token is wrong" : "a token is needed");
     if (code === Close.REPLACED) return this.displace();
+    if (code === Close.BAD_MESSAGE && !this.session && this.named) {
+      Object.assign(this, { wanted: null, model: null, gone: this.named });
+      return this.open();
+    }
     if (code === Close.BAD_MESSAGE || code === Close.TOO_BIG) return this.end("ended", message ?? "page and server do not agree");
     const goesOn = code === Close.UNKNOWN || (name === "expired" && this.session && this.at < this.base + this.text.length);
     if (name === "expired") this.renew("This session has expired.");
@@ -210,6 +216,8 @@ export class Connection {
     this.allowed = at + credit;
     this.sent = Math.max(at, this.sent ?? at); // what the last connection sent in vain is sent again
     if (first) this.opened();
+    if (this.gone) this.tell.notice(`There is no model ${this.gone} here: ${this.model.name} translates.`);
+    this.gone = null;
     this.save();
     this.pump();
   }

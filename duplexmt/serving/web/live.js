@@ -119,6 +119,7 @@ const pairOf = (model) => `${nameOf(model.source_language)} → ${nameOf(model.t
 
 function showModel() {
   const { name, source_language: source, target_language: target, theta, parameters, samples } = connection.model;
+  if (wanted && wanted !== name) history.replaceState(null, "", location.pathname); // there is none of that name
   view.speak(source, target);
   const many = parameters.toLocaleString("en", { notation: "compact", compactDisplay: "long", maximumSignificantDigits: 2 });
   const by = parameters < SMALL ? `a small model (${many} parameters), which makes many mistakes` : `a model of ${many} parameters`;

@@ -88,7 +88,7 @@ export class Memory {
 
   // Nothing is kept any more, not even what still comes before the page is gone.
   forget() {
-    this.over = true;
+    Object.assign(this, { over: true, kept: 0 });
     this.storage.clear();
   }
 }
