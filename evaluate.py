@@ -28,6 +28,8 @@ from duplexmt.command_line import (
 )
 from duplexmt.common.arguments import check_arguments, quote_arguments
 from duplexmt.config import DataConfig, EvaluateSettings, recorded_data, register_schemas, settings
+from duplexmt.model_folder.manifest import MANIFEST
+from duplexmt.policy.decoding_options import ADAPTIVE_KNOBS
 
 if TYPE_CHECKING:
     from duplexmt.evaluation.job import Job
@@ -54,6 +56,10 @@ def check(cfg: DictConfig, folder: Path) -> EvaluateSettings:
     """The settings, if an evaluation with them may be in a folder; ValueError if not."""
     checked: EvaluateSettings = settings(EvaluateSettings, cfg)
     check_no_training(folder)
+    if (folder / MANIFEST).is_file():
+        raise ValueError(f"hydra.run.dir={folder} is a model folder: give another one")
+    if missing := [name for name in checked.references if not Path(name).is_file()]:
+        raise ValueError(f"references={missing[0]}: there is no such file; give files with a line for each test pair")
     return checked
 
 
@@ -83,7 +89,7 @@ def decoded(
 
 def check_search(target: float, arguments: list[str]) -> None:
     """Raise ValueError for a setting that a search for θ would pass over."""
-    passed_over = ("policy.theta=", "split=test", "k=", "agreement=", "confidence=", "lsg=", "alignatt=", "hold=")
+    passed_over = ("policy.theta=", "split=test", *(f"{name}=" for name in ("k", "agreement", *ADAPTIVE_KNOBS)))
     for argument in arguments:
         if argument.startswith(passed_over):
             raise ValueError(f"{argument}: target_al={target:g} tries θ of its own on validation pairs; leave one out")

@@ -26,7 +26,7 @@ register_schemas()
 @hydra.main(version_base="1.3", config_path="conf", config_name="translate")
 def main(cfg: DictConfig) -> None:
     """Show the translation as it grows."""
-    with user_errors():
+    with user_errors(stops=True):
         try:
             translate(settings(TranslateSettings, cfg))
         except OSError as error:
@@ -53,7 +53,7 @@ def translate(cfg: TranslateSettings) -> None:
     how = {name: getattr(cfg, name) for name in (*names, *limits)}
     translator = duplexmt.load(chosen_model(cfg.model_folder), max_streams=1, **how)
     terminal = Terminal(cfg, translator.loaded)
-    with ExitStack() as ends:  # for an error, or Ctrl-C
+    with ExitStack() as ends:  # for an error, Ctrl-C or SIGTERM
         ends.callback(terminal.leave_line)
         clock = Clock()
         chunks = iter(source_of(cfg, translator.source_language, clock, terminal.warn_of))

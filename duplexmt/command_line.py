@@ -308,15 +308,16 @@ def _terminated(*_: Any) -> None:
 
 
 @contextmanager
-def user_errors(begun: Path | None = None, sweep: str | None = None) -> Iterator[None]:
+def user_errors(begun: Path | None = None, sweep: str | None = None, *, stops: bool = False) -> Iterator[None]:
     """Show a user's mistake as one line; the traceback only where HYDRA_FULL_ERROR=1 asks for it.
 
     Args:
         begun: a folder that can be gone on with after Ctrl-C or SIGTERM, once its `decoding.json` is there.
         sweep: the folder of the sweep it is a job of.
+        stops: whether SIGTERM ends it as Ctrl-C does; of what can be gone on with it does.
     """
     free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread()
-    if ours := begun is not None and free:
+    if ours := (begun is not None or stops) and free:
         signal.signal(signal.SIGTERM, _terminated)
     try:
         yield

@@ -17,6 +17,7 @@ from hydra.errors import ConfigCompositionException
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+import evaluate
 import train
 from duplexmt.command_line import (
     alone_in,
@@ -816,6 +817,9 @@ def test_sigterm_ends_what_can_be_gone_on_with_as_ctrl_c_does(tmp_path, capsys):
         signal.raise_signal(signal.SIGTERM)
     assert stopped.value.code == 128 + signal.SIGTERM
     assert capsys.readouterr().err == f"interrupted; go on with resume={tmp_path}\n"
+    with pytest.raises(SystemExit), user_errors(stops=True):
+        signal.raise_signal(signal.SIGTERM)
+    assert capsys.readouterr().err == "interrupted\n"
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
@@ -841,6 +845,27 @@ def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path, program, name, 
     program(name, *options, given, "--cfg", "job")  # nothing is run
     program(name, *options, given.replace("file", "none"))
     assert not (tmp_path / "none").exists()
+
+
+def test_an_evaluation_is_refused_before_anything_is_read(tmp_path):
+    (tmp_path / "a.txt").touch()
+    config = composed("evaluate", f"references=['{tmp_path}/a.txt']")
+    assert evaluate.check(config, tmp_path / "new").references == [f"{tmp_path}/a.txt"]
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "duplexmt.json").touch()
+    with pytest.raises(ValueError, match=r"hydra\.run\.dir=.*/model is a model folder: give another one"):
+        evaluate.check(config, tmp_path / "model")
+    with pytest.raises(
+        ValueError, match=r"references=.*/b\.txt: there is no such file; give files with a line for each"
+    ):
+        evaluate.check(composed("evaluate", f"references=['{tmp_path}/a.txt','{tmp_path}/b.txt']"), tmp_path / "new")
+
+
+@pytest.mark.parametrize("passed_over", ["policy.theta=0.3", "k=[1]", "agreement=[2]", "hold=[1]", "lsg=[1]"])
+def test_a_search_for_theta_refuses_what_it_would_pass_over(passed_over):
+    with pytest.raises(ValueError, match="target_al=3 tries θ of its own on validation pairs; leave one out"):
+        evaluate.check_search(3, ["limit=5", passed_over])
+    evaluate.check_search(3, ["limit=5"])
 
 
 @pytest.mark.parametrize("kept", ["checkpoints/last.ckpt", "model/duplexmt.json"])

@@ -312,6 +312,24 @@ def test_translation_as_events_passes_over_lines_it_cannot_read_and_says_so(trai
     assert "Traceback" not in done.stderr
 
 
+def test_on_sigterm_the_captions_have_all_that_was_written(trained, tmp_path):
+    folder, _ = trained
+    given = [f"model_folder='{folder / 'model'}'", "device=cpu", "pause=0.2", f"captions='{tmp_path / 'a.srt'}'"]
+    with begun("translate.py", *given, stdin=None) as process, process.input.open("wb") as stdin:
+        stdin.write("我看书。\n".encode())
+        stdin.flush()
+        limit = time.monotonic() + 120
+        while "\n" not in process.said(1) and process.is_alive() and time.monotonic() < limit:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGTERM)
+        process.join(120)
+        assert process.exitcode == 128 + signal.SIGTERM, process.said(2)
+        written = process.said(1).split()
+    captions = (tmp_path / "a.srt").read_text(encoding="utf-8")
+    assert written
+    assert " ".join(captions.split("\n")[2:]).split() == written
+
+
 def test_translation_answers_before_the_line_has_ended(trained):
     folder, _ = trained
     given = [f"model_folder='{folder / 'model'}'", "events=true", "device=cpu", "pause=0.2"]

@@ -87,7 +87,7 @@ def seems(head: bytes) -> str | None:
     if best is None:
         return next((name for codec, name in _OTHERS.items() if decodes(head, codec)), None)
     found = best.encoding
-    if found in ("big5", "cp932") and _is_simplified(head):
+    if found in ("big5", "cp932", "cp949") and _is_simplified(head) and not _is_hangul(head):
         found = "gb18030"
     elif found == "cp932" and decodes(head, "big5") and not _has_kana(head):
         found = "big5"
@@ -109,6 +109,12 @@ def _is_simplified(head: bytes) -> bool:
     """Whether bytes taken for GB18030 hold the signs of GB 2312 almost alone, as those of Big5 or Shift-JIS do not."""
     beyond = [sign for sign in head.decode("gb18030", "replace") if not sign.isascii()]
     return 20 * len("".join(beyond).encode("gb2312", "ignore")) >= 19 * 2 * len(beyond)
+
+
+def _is_hangul(head: bytes) -> bool:
+    """Whether of the signs of bytes taken for EUC-KR nine tenths are hangul, as in Korean; of Chinese half are."""
+    beyond = [sign for sign in head.decode("cp949", "replace") if not sign.isascii()]
+    return 10 * sum("가" <= sign <= "힣" for sign in beyond) >= 9 * len(beyond)
 
 
 def _has_kana(head: bytes) -> bool:

@@ -23,7 +23,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     """
     folder = Path(folder)
     if not (folder / MANIFEST).is_file():
-        why = "does not exist" if not folder.is_dir() else f"has no {MANIFEST}"
+        why = f"has no {MANIFEST}" if folder.is_dir() else "is a file" if folder.exists() else "does not exist"
         hint = " (its training was interrupted while it was being written)" if partial_folder(folder).is_dir() else ""
         way_out = (
             "give the folder 'model' of a finished run, such as runs/latest/model after python train.py, or "

@@ -114,7 +114,8 @@ def create_app(
         )
 
     async def languages(request: Request) -> Response:
-        return JSONResponse(libretranslate.languages(hub))
+        known, retry = libretranslate.languages(hub), {"Retry-After": f"{hub.limits.retry_seconds:.0f}"}
+        return JSONResponse(known) if known else JSONResponse({"error": hub.why_not_ready}, 503, retry)
 
     async def livez(request: Request) -> Response:
         return PlainTextResponse("alive")

@@ -144,7 +144,7 @@ class Translator:
     def translate_each(self, texts: Iterable[str], theta: float | None = None) -> Iterator[str]:
         """The same one by one: of `texts`, which may go on for ever, only so many are taken as are needed to keep the
         engine busy."""
-        if isinstance(texts, str) or not isinstance(texts, Iterable):
+        if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
             raise ValueError(f"texts={str(texts)[:40]!r}: give a list of texts, such as [{str(texts)[:10]!r}]")
         waiting: deque[tuple[str, Stream, Give]] = deque()
         number, coming = 0, iter(texts)
@@ -218,6 +218,7 @@ class Translator:
             try:
                 give(live)
             except CannotReplace as refusal:
+                refusal.give = give
                 self._tell(live, refusal)
 
         self._ask(do)
@@ -287,6 +288,8 @@ class Translator:
 
 class CannotReplace(ValueError):
     """The source may not be replaced from that position on; the stream goes on."""
+
+    give: Give | None = None  # the call that wanted it
 
 
 def _replace(position: int, text: str, live: LiveTranslator) -> None:
@@ -443,6 +446,7 @@ class AsyncStream(_Text):
     What a call that was cancelled had to return, the next one returns."""
 
     _queue = asyncio.Queue
+    _loop: asyncio.AbstractEventLoop | None = None  # that of the first call
 
     async def feed(self, text: str, *, replace: int | None = None) -> str:
         """See `Stream.feed`."""
@@ -465,9 +469,14 @@ class AsyncStream(_Text):
         self.close()
 
     async def _run(self, give: Give) -> str:
-        loop = asyncio.get_running_loop()
+        loop = self._loop = self._loop or asyncio.get_running_loop()
+        if loop is not asyncio.get_running_loop():
+            raise ValueError("an async stream stays in the event loop of its first call: open another one in this loop")
         with self._one_call():
             self._begin(give, lambda one: loop.call_soon_threadsafe(self._found.put_nowait, one))
             while (one := await self._found.get()) is not give:  # first what a call that was cancelled did not take
-                self._note(one)
+                if isinstance(one, CannotReplace) and one.give is not give:
+                    self._warn(f"a call that was cancelled failed: {one}")
+                else:
+                    self._note(one)
             return self._written()

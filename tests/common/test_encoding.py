@@ -120,5 +120,12 @@ def test_some_wrong_bytes_make_no_other_encoding_of_a_text(text):
     assert is_utf8(text)
 
 
+def test_a_chinese_sentence_is_told_from_a_korean_one():
+    for text in ("我们走。今天很冷。", "我想买两张去西安的火车票。", "他在哪里工作？"):
+        assert seems(f"{text}\n".encode("gbk")) == "GB18030"
+    for text in ("안녕하세요. 저는 학생입니다.", "오늘은 날씨가 좋습니다."):
+        assert seems(f"{text}\n".encode("cp949")) == "EUC-KR"
+
+
 def test_simplified_chinese_is_told_from_big5_and_shift_jis_however_few_signs_it_has():
     assert seems("汉字\n".encode("gb18030") * 1000) == "GB18030"

@@ -104,6 +104,8 @@ def test_before_the_first_engine_is_ready_a_client_is_told_that_it_starts(server
     assert readiness(server) == (
         503, {"ready": False, "why": "the model is being loaded", "engine": "starting", "last_failure": None},
     )  # fmt: skip
+    status, headers, _ = get(server, "/languages")
+    assert (status, headers["Retry-After"]) == (503, "3")
     speaker = Speaker(server.address, START)
     assert speaker.hear() == {"type": "engine", "state": "starting"}
     assert speaker.rest() == 1013

@@ -290,6 +290,30 @@ def test_what_a_cancelled_call_had_to_return_the_next_one_returns(translator, al
     assert asyncio.run(impatient()) == alone[5]
 
 
+def test_a_cancelled_call_that_failed_is_a_warning_of_the_next_one(translator, alone):
+    async def impatient():
+        async with translator.async_stream(on_warning=warnings.append) as stream:
+            task = asyncio.create_task(stream.feed("人", replace=99))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return await stream.feed(TEXTS[5]) + await stream.finish()
+
+    warnings = []
+    assert asyncio.run(impatient()) == alone[5]
+    assert warnings[0].startswith("a call that was cancelled failed: replace=99")
+    assert "cancelled" not in "".join(warnings[1:])
+
+
+def test_an_async_stream_stays_in_its_event_loop(translator, alone):
+    stream = translator.async_stream()
+    asyncio.run(stream.feed(TEXTS[5]))
+    with pytest.raises(ValueError, match="stays in the event loop of its first call: open another one"):
+        asyncio.run(stream.finish())
+    stream.close()
+
+
 def test_who_closes_a_stream_frees_who_waits_for_it(translator):
     stream = translator.stream(on_event=lambda event: stream.close())
     thread = threading.Thread(target=stream.feed, args=(TEXTS[5] * 50,))
