@@ -259,6 +259,7 @@ def test_captions_are_the_last_lines_and_what_is_typed_meanwhile_is_taken(page):
     click(page, "with-source")
     click(page, "full")
     until(page, "Boolean(document.fullscreenElement)", True)
+    until(page, CAPTION.format("source"), ["站在那边。"])  # what was there before
     page.send("Input.insertText", text="站在。那边。男人。曾是")
     until(page, CAPTION.format("translation"), ["one two three."] * 3)
     until(page, CAPTION.format("source"), ["那边。", "男人。", "曾是"])

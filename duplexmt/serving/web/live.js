@@ -344,6 +344,8 @@ at("vtt").addEventListener("click", () => download(transcript.vtt, "text/vtt", "
 at("full").addEventListener("click", async () => {
   captions = new Captions(at("screen"), { source: at("with-source").checked });
   captions.speak(connection.model ?? {});
+  memory.write();
+  for (const [kind, what] of memory.story()) if (kind === "event") captions.event(what); // of which the last lines stay
   at("screen").hidden = false;
   at("type").focus();
   // The whole document, or the field would lose the focus; where that is refused, they cover the window all the same.
