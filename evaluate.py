@@ -27,6 +27,7 @@ from duplexmt.command_line import (
     write_record,
 )
 from duplexmt.common.arguments import check_arguments, quote_arguments
+from duplexmt.common.files import check_there
 from duplexmt.config import DataConfig, EvaluateSettings, recorded_data, register_schemas, settings
 from duplexmt.model_folder.manifest import MANIFEST
 from duplexmt.policy.decoding_options import ADAPTIVE_KNOBS
@@ -58,8 +59,8 @@ def check(cfg: DictConfig, folder: Path) -> EvaluateSettings:
     check_no_training(folder)
     if (folder / MANIFEST).is_file():
         raise ValueError(f"hydra.run.dir={folder} is a model folder: give another one")
-    if missing := [name for name in checked.references if not Path(name).is_file()]:
-        raise ValueError(f"references={missing[0]}: there is no such file; give files with a line for each test pair")
+    if not checked.rescored:  # whose references are in what was decoded
+        check_there("references", checked.references)
     return checked
 
 

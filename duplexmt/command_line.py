@@ -220,9 +220,9 @@ def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt")
     Raises:
         ValueError: if the folder holds no run that can be resumed.
     """
-    given = last_of(arguments, "resume")
     if "resume=" in arguments:
         raise ValueError("resume=: give the folder a run was started in, or leave it out")
+    given = last_of(arguments, "resume")
     if given is None:
         return arguments
     folder = Path(without_quotes(given))
@@ -314,7 +314,7 @@ def user_errors(begun: Path | None = None, sweep: str | None = None, *, stops: b
     Args:
         begun: a folder that can be gone on with after Ctrl-C or SIGTERM, once its `decoding.json` is there.
         sweep: the folder of the sweep it is a job of.
-        stops: whether SIGTERM ends it as Ctrl-C does; of what can be gone on with it does.
+        stops: whether SIGTERM ends it as Ctrl-C does; with `begun` it always does.
     """
     free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread()
     if ours := (begun is not None or stops) and free:

@@ -62,7 +62,7 @@ class ModelConfig:
     softmax: str  # over the keys of both streams: joint | separate
     anchor: Any  # source_length, a constant position, or visible_length (an ablation)
     emit_hidden: int  # units of a hidden layer in the EMIT head; 0: the paper's linear one
-    layers: int | None = None  # of a deeper decoder that begins as `backbone`; null: as many as that has
+    layers: int | None = None  # more than `backbone` has: copies, which change nothing at first; null: its own
 
     def __post_init__(self) -> None:
         _check_one_of("model.adaptation", self.adaptation, "full", "lora")
@@ -684,7 +684,7 @@ class ServeSettings:
     port: int  # 0: any that is free
     token: str | None  # that clients must bring; may be null on loopback only
     hosts: list[str]  # names the server is reached by, beside localhost and plain addresses
-    origins: list[str]  # pages of other hosts that may connect, such as https://example.org
+    origins: list[str]  # pages of other hosts that may connect and read answers, such as https://example.org
     proxies: list[str]  # addresses whose X-Forwarded-For is believed
     engine: EngineConfig
     limits: LimitsConfig

@@ -855,10 +855,10 @@ def test_an_evaluation_is_refused_before_anything_is_read(tmp_path):
     (tmp_path / "model" / "duplexmt.json").touch()
     with pytest.raises(ValueError, match=r"hydra\.run\.dir=.*/model is a model folder: give another one"):
         evaluate.check(config, tmp_path / "model")
-    with pytest.raises(
-        ValueError, match=r"references=.*/b\.txt: there is no such file; give files with a line for each"
-    ):
-        evaluate.check(composed("evaluate", f"references=['{tmp_path}/a.txt','{tmp_path}/b.txt']"), tmp_path / "new")
+    missing = f"references=['{tmp_path}/a.txt','{tmp_path}/b.txt']"
+    with pytest.raises(ValueError, match=r"references=.*/b\.txt: there is no such file"):
+        evaluate.check(composed("evaluate", missing), tmp_path / "new")
+    assert evaluate.check(composed("evaluate", f"rescore=['{tmp_path}']", missing), tmp_path / "new").rescored
 
 
 @pytest.mark.parametrize("passed_over", ["policy.theta=0.3", "k=[1]", "agreement=[2]", "hold=[1]", "lsg=[1]"])

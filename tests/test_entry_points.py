@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from duplexmt.common.files import locked
+from duplexmt.drawing.captions import read_cues
 from tests.commands import ROOT, begun, environment, run, succeeded
 from tests.wandb_file import read_wandb_file
 
@@ -325,9 +326,9 @@ def test_on_sigterm_the_captions_have_all_that_was_written(trained, tmp_path):
         process.join(120)
         assert process.exitcode == 128 + signal.SIGTERM, process.said(2)
         written = process.said(1).split()
-    captions = (tmp_path / "a.srt").read_text(encoding="utf-8")
+    cues = read_cues((tmp_path / "a.srt").read_text(encoding="utf-8"), "a.srt", " ")
     assert written
-    assert " ".join(captions.split("\n")[2:]).split() == written
+    assert " ".join(cue.text for cue in cues).split() == written
 
 
 def test_translation_answers_before_the_line_has_ended(trained):

@@ -19,6 +19,7 @@ _OTHERS = {  # what iconv calls them; those that charset_normalizer chooses from
 _UNPACK = {".gz": "gzip -dc", ".zst": "zstd -dc", ".xz": "xz -dc"}
 _PACKED = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\0": ".xz"}  # first bytes; what names it
 _LOOKED_AT = 100_000  # bytes that tell an encoding
+_SHORT = 1_000  # bytes below which Chinese may be taken for Korean
 
 
 def check_utf8(head: bytes, name: str) -> None:
@@ -87,7 +88,8 @@ def seems(head: bytes) -> str | None:
     if best is None:
         return next((name for codec, name in _OTHERS.items() if decodes(head, codec)), None)
     found = best.encoding
-    if found in ("big5", "cp932", "cp949") and _is_simplified(head) and not _is_hangul(head):
+    doubtful = found in ("big5", "cp932") or (found == "cp949" and len(head) < _SHORT and not _is_hangul(head))
+    if doubtful and _is_simplified(head):
         found = "gb18030"
     elif found == "cp932" and decodes(head, "big5") and not _has_kana(head):
         found = "big5"
@@ -112,9 +114,11 @@ def _is_simplified(head: bytes) -> bool:
 
 
 def _is_hangul(head: bytes) -> bool:
-    """Whether of the signs of bytes taken for EUC-KR nine tenths are hangul, as in Korean; of Chinese half are."""
-    beyond = [sign for sign in head.decode("cp949", "replace") if not sign.isascii()]
-    return 10 * sum("가" <= sign <= "힣" for sign in beyond) >= 9 * len(beyond)
+    """Whether of the letters of bytes taken for EUC-KR nine tenths are hangul, as in Korean; of Chinese half are."""
+    signs = head.decode("cp949", "replace")
+    hangul = sum("가" <= sign <= "힣" or "ㄱ" <= sign <= "ㆎ" for sign in signs)
+    hanja = sum("一" <= sign <= "鿿" or "豈" <= sign <= "龎" for sign in signs)
+    return hangul >= 9 * hanja
 
 
 def _has_kana(head: bytes) -> bool:

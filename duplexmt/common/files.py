@@ -3,7 +3,7 @@
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,13 @@ def write_whole(path: Path, content: str | bytes | Callable[[Any], None]) -> Non
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
+
+
+def check_there(setting: str, names: Iterable[str]) -> None:
+    """Refuse (ValueError) names of files that are not there."""
+    for name in names:
+        if not Path(name).is_file():
+            raise ValueError(f"{setting}={name}: there is no such file")
 
 
 def sha256_of(path: Path) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..common.files import check_there
 from ..common.pair import Pair
 from ..common.streams import chunks, text
 from ..corpus.evaluation_files import read_evaluation_file, simplifies_sources
@@ -77,9 +78,8 @@ def further_references(references: Sequence[str], files: Sequence[str]) -> list[
         ValueError: for a file that is missing, not UTF-8, or has another number of lines.
     """
     found = [[reference] for reference in references]
+    check_there("references", files)
     for name in files:
-        if not Path(name).is_file():
-            raise ValueError(f"references={name}: there is no such file")
         lines = _lines(name, alone=b" ")
         if len(lines) != len(references):
             lines = _lines(name)  # a carriage return alone may end a line, or stand in one

@@ -63,14 +63,14 @@ def push(folder: Path, name: str, any_licence: bool = False) -> str:
     api = HfApi(library_name="duplexmt", library_version=__version__)
     try:
         api.create_repo(name, exist_ok=True)
+        stale = [file for file in api.list_repo_files(name) if file.endswith(KINDS) and file not in contents]
+        changes: list[Any] = [CommitOperationAdd(file, content) for file, content in contents.items()]
+        changes += [CommitOperationDelete(file) for file in stale]
+        return api.create_commit(name, changes, commit_message=f"A model folder of duplexmt {__version__}").commit_url
     except HTTPError as error:
         if isinstance(error, OSError):  # an answer
             raise
         raise OSError(f"{api.endpoint} was not reached ({error}): look at the network, or at HF_ENDPOINT") from error
-    stale = [file for file in api.list_repo_files(name) if file.endswith(KINDS) and file not in contents]
-    changes: list[Any] = [CommitOperationAdd(file, content) for file, content in contents.items()]
-    changes += [CommitOperationDelete(file) for file in stale]
-    return api.create_commit(name, changes, commit_message=f"A model folder of duplexmt {__version__}").commit_url
 
 
 PACK = "python -m duplexmt.model_folder.pack FOLDER OTHER"

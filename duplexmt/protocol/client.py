@@ -55,7 +55,8 @@ class ServerError(Exception):
 
     Attributes:
         code: of the server's `error`; `refused` where server or proxy do not let the client connect; `expired` where
-            the session was over before the client came back; `lost` where the server cannot be reached.
+            the session was over before the client came back; `lost` where the server cannot be reached, `engine` where
+            its engine cannot start.
         handed_back: source text whose translation is not complete, for another session.
     """
 
@@ -268,9 +269,6 @@ class AsyncClient:
             while True:
                 async with asyncio.timeout(self.ping + self.answer):
                     message = json.loads(await socket.recv())
-                if self._failed is not None and monotonic() - self._failed[0] > self.patience:
-                    told = f"{self.url}: its engine could not start for {self.patience:g} s: {self._failed[1]}"
-                    raise self._failure("engine", told)
                 if message["type"] == "ready":
                     self._greeted(message)
                 elif message["type"] == "error" and message["fatal"]:
@@ -280,6 +278,9 @@ class AsyncClient:
                         self._stays(message["earliest"])
                 elif message["type"] == "engine":
                     self._engine_is(message["state"], message.get("reason", "it does not say why"))
+                elif message["type"] == "pong":
+                    self._heard = monotonic()
+                    self._check_engine()
                 elif message["type"] == "done":
                     with suppress(ConnectionClosed):  # by the server, which has said all
                         await socket.send(json.dumps({"type": "ack", "seq": self._seq}))
@@ -348,6 +349,13 @@ class AsyncClient:
             self._failed = None
         elif state == "failed":
             self._failed = (monotonic() if self._failed is None else self._failed[0]), why
+        self._check_engine()
+
+    def _check_engine(self) -> None:
+        """Raise ServerError where the engine could not start for as long as patience says."""
+        if self._failed is not None and monotonic() - self._failed[0] > self.patience:
+            told = f"{self.url}: its engine could not start for {self.patience:g} s: {self._failed[1]}"
+            raise self._failure("engine", told)
 
     def _show(self, event: dict[str, Any]) -> None:
         self._shown += len(event["text"])

@@ -140,7 +140,13 @@ def create_app(
     ]
     guard = Middleware(Guard, hosts=hosts, most=hub.limits.connections_per_address, retry=hub.limits.retry_seconds)
     named = [origin_as_sent(origin) for origin in origins]
-    cors = Middleware(CORSMiddleware, allow_origins=named, allow_methods=["POST"], allow_headers=["Content-Type"])
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=named,
+        allow_methods=["POST"],
+        allow_headers=["Content-Type"],
+        expose_headers=["Retry-After"],
+    )
     return Starlette(routes=routes, lifespan=lifespan, middleware=[guard, cors])
 
 

@@ -121,9 +121,14 @@ def test_some_wrong_bytes_make_no_other_encoding_of_a_text(text):
 
 
 def test_a_chinese_sentence_is_told_from_a_korean_one():
-    for text in ("我们走。今天很冷。", "我想买两张去西安的火车票。", "他在哪里工作？"):
+    for text in ("我们走。今天很冷。", "我想买两张去西安的火车票。", "他在哪里工作？", "你好", "对不起", "大家好"):
         assert seems(f"{text}\n".encode("gbk")) == "GB18030"
-    for text in ("안녕하세요. 저는 학생입니다.", "오늘은 날씨가 좋습니다."):
+    for text in (
+        "안녕하세요. 저는 학생입니다.",
+        "오늘은 날씨가 좋습니다.",
+        "그는 “안녕하세요”라고 말했다.",
+        "안녕ㅋㅋㅋ 뭐해ㅠㅠ",
+    ):
         assert seems(f"{text}\n".encode("cp949")) == "EUC-KR"
 
 

@@ -32,7 +32,7 @@ def test_a_shape_runs_or_is_refused_whatever_is_left_out(model_type, given):
     assert (refusal(values) or "model.architecture").startswith("model.architecture")
 
 
-@pytest.mark.parametrize("model_type", KNOWN)
+@pytest.mark.parametrize("model_type", [*KNOWN, "gemma3_text", "smollm3"])
 def test_a_deeper_decoder_computes_the_same_at_first_and_trains_all_its_layers(model_type):
     torch.manual_seed(0)
     shallow = random_backbone({"model_type": model_type, **SHAPE, "num_hidden_layers": 2}, 97, 0).eval()
@@ -52,6 +52,12 @@ def test_a_deeper_decoder_has_at_least_the_layers_there_are():
     shallow = random_backbone({"model_type": "qwen2", **SHAPE, "num_hidden_layers": 2}, 97, 0)
     with pytest.raises(ValueError, match=r"model\.layers=1: the backbone has 2, .*give at least 2"):
         deepened(shallow, 1)
+
+
+def test_layers_whose_outputs_have_other_names_get_no_copies():
+    shallow = random_backbone({"model_type": "starcoder2", **SHAPE, "num_hidden_layers": 2}, 97, 0)
+    with pytest.raises(ValueError, match=r"model\.layers=3: a starcoder2 has no o_proj and down_proj to put out zeros"):
+        deepened(shallow, 3)
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,7 @@ def test_another_push_takes_what_the_earlier_model_left_and_nothing_else(hub, fo
 
 def test_a_hub_that_cannot_be_reached_is_told(hub, folder, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with pytest.raises(OSError, match=r"http://127\.0\.0\.1:9 was not reached \(.*\): look at .* HF_ENDPOINT"):
         push.push(folder, "alice/zh-en")
 

@@ -559,12 +559,17 @@ def test_an_engine_that_cannot_start_is_waited_for_as_long_as_patience_says(monk
     with scripted_serving() as scripted, Client(f"ws{scripted.address[4:]}v1/live", patience=0.5) as client:
         client.send("站在那")
         until(lambda: client.engine == "ready")
+        scripted.tell_engine(state="failed", reason="no room")
+        until(lambda: client.engine == "failed")
+        scripted.tell_engine(state="ready")
+        until(lambda: client.engine == "ready")
+        begun = time.monotonic()
         scripted.tell_engine(state="failed", reason="no such folder")
-        time.sleep(0.2)
+        until(lambda: client.engine == "failed")
         scripted.tell_engine(state="starting")
-        scripted.tell_engine(state="failed", reason="no such folder")
         with pytest.raises(ServerError, match=r"its engine could not start for 0\.5 s: no such folder") as told:
             list(client)
+    assert time.monotonic() - begun >= 0.5
     assert (told.value.code, told.value.handed_back) == ("engine", "站在那")
 
 

@@ -64,7 +64,7 @@ export class Connection {
     const { session, key, seq, channel } = this;
     if (session) this.send({ type: "resume", session, key, seq });
     else {
-      const { theta, token } = this, model = this.wanted ?? this.model?.name; // which a restarted server may have no more
+      const { theta, token } = this, model = this.gone ? null : this.wanted ?? this.model?.name; // which a restarted server may have no more
       this.named = model;
       this.send({ type: "start", channel, ...(model && { model }), ...(theta !== null && { theta }), ...(token && { token }) });
     }
@@ -115,7 +115,7 @@ export class Connection {
     if (code === Close.TOKEN) return this.end("token", this.token ? "that token is wrong" : "a token is needed");
     if (code === Close.REPLACED) return this.displace();
     if (code === Close.BAD_MESSAGE && !this.session && this.named) {
-      Object.assign(this, { wanted: null, model: null, gone: this.named });
+      Object.assign(this, { wanted: null, gone: this.named });
       return this.open();
     }
     if (code === Close.BAD_MESSAGE || code === Close.TOO_BIG) return this.end("ended", message ?? "page and server do not agree");
@@ -216,7 +216,7 @@ export class Connection {
     this.allowed = at + credit;
     this.sent = Math.max(at, this.sent ?? at); // what the last connection sent in vain is sent again
     if (first) this.opened();
-    if (this.gone) this.tell.notice(`There is no model ${this.gone} here: ${this.model.name} translates.`);
+    if (this.gone && !this.models.some((one) => one.name === this.gone)) this.tell.notice(`There is no model ${this.gone} here: ${this.model.name} translates.`);
     this.gone = null;
     this.save();
     this.pump();

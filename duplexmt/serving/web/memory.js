@@ -30,7 +30,7 @@ export class Memory {
 
   // Whatever was shown, in order.
   *story() {
-    for (let number = 0; number < this.kept; number++) yield* JSON.parse(this.storage.getItem(STORY + number));
+    for (let number = 0; number < this.kept; number++) yield* JSON.parse(this.storage.getItem(STORY + number)) ?? [];
   }
 
   tell(entries) {
