@@ -355,6 +355,8 @@ def test_a_browser_that_denies_its_memory_is_served_and_told(browser, scripted):
         type_in(page, SENTENCE)
         until(page, WRITTEN, numbers(5))
         assert "keeps nothing" in page.run("document.querySelector('#translation .gap').textContent")
+        page.run("document.getElementById('full').click()")
+        until(page, "document.getElementById('screen').hidden", False)
         assert page.complaints() == []
     finally:
         browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
