@@ -225,15 +225,13 @@ def backbone_of(cfg: TrainSettings, vocab_size: int, end: int, precision: str) -
     """The decoder to train: pretrained or with random weights, in full or by LoRA over weights that stay."""
     import torch
 
-    from duplexmt.decoder.backbone import add_lora, deepened, freeze_in, random_backbone
+    from duplexmt.decoder.backbone import add_lora, freeze_in, random_backbone
     from duplexmt.decoder.quantised import quantise
     from duplexmt.model_folder.artifact import backbone_to_train
     from duplexmt.training.precision import half_precision
 
     if cfg.model.backbone is not None:
         backbone = backbone_to_train(cfg.model.backbone, vocab_size)
-        if cfg.model.layers is not None:
-            backbone = deepened(backbone, cfg.model.layers)
     else:
         backbone = random_backbone(cfg.model.architecture or {}, vocab_size, end)
     if cfg.model.adaptation == "lora":

@@ -62,7 +62,6 @@ class ModelConfig:
     softmax: str  # over the keys of both streams: joint | separate
     anchor: Any  # source_length, a constant position, or visible_length (an ablation)
     emit_hidden: int  # units of a hidden layer in the EMIT head; 0: the paper's linear one
-    layers: int | None = None  # more than `backbone` has: copies, which change nothing at first; null: its own
 
     def __post_init__(self) -> None:
         _check_one_of("model.adaptation", self.adaptation, "full", "lora")
@@ -80,13 +79,6 @@ class ModelConfig:
         _check_one_of("model.attention", self.attention, "approximate", "exact")
         _check_one_of("model.softmax", self.softmax, "joint", "separate")
         _check_limit("model.emit_hidden", self.emit_hidden, least=0)
-        _check_limit("model.layers", self.layers, null="the backbone's own")
-        if self.layers is not None and (self.backbone is None or self.adaptation == "lora"):
-            raise ValueError(
-                f"model.layers={self.layers}: a pretrained decoder gets more layers, all of whose weights are trained: "
-                "give model.backbone and model.adaptation=full, or null; random weights have theirs in "
-                "model.architecture"
-            )
 
 
 @dataclass

@@ -438,8 +438,6 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path, file, line):
             ["trainer.strategy=fsdp", "training.optimizer=muon"],
             r"optimizer=muon .*training\.optimizer=adam, or",
         ),
-        ("train", ["model.layers=8"], r"model\.layers=8: a pretrained decoder gets .*: give model\.backbone and model"),
-        ("train", ["model=qwen2_5_0_5b", "model.layers=30"], r"layers=30: .*give model\.backbone and .*=full"),
         ("train", ["model.frozen=int4"], r"model\.frozen=int4 .*=full: nothing is frozen; give model\.adaptation=lora"),
         ("train", ["data.corpus=wmt"], r"data\.corpus='wmt': must be"),
         ("train", ["data=pairs"], r"data\.path=FILE"),

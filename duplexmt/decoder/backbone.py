@@ -1,9 +1,7 @@
 """Backbones: a pretrained Hugging Face decoder or one with random weights, trained in full or with LoRA."""
 
-import re
 import warnings
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
 import torch
@@ -17,8 +15,6 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from .model import check_decoder, check_rotary
 
 ALL = "all-linear"  # as PEFT calls them
-PER_LAYER = "layer_types", "no_rope_layers"  # lists in configurations
-OUTPUT = re.compile(r"\b(o_proj|down_proj)")  # of attention and MLP, in names of weights
 SIZES = (
     "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
 )  # fmt: skip
@@ -133,41 +129,6 @@ def random_backbone(architecture: Mapping[str, Any], vocab_size: int, end_token:
         )
     check_decoder(config)
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-
-
-def deepened(backbone: Any, layers: int) -> Any:
-    """The same decoder with more layers, which computes the same at first: behind some of its layers stand copies of
-    them whose attention and MLP put out zeros (Wu et al., LLaMA Pro: Progressive LLaMA with Block Expansion).
-
-    Raises:
-        ValueError: it has more layers already; its layers are of several shapes, or their outputs have other names than
-            `o_proj` and `down_proj`.
-    """
-    config, own = deepcopy(backbone.config), backbone.config.num_hidden_layers
-    if layers < own:
-        raise ValueError(f"model.layers={layers}: the backbone has {own}, and none is taken away; give at least {own}")
-    of = [index * own // layers for index in range(layers)]  # the layer that each is, or is a copy of
-    config.num_hidden_layers = layers
-    for name in PER_LAYER:
-        if values := getattr(config, name, None):
-            setattr(config, name, [values[one] for one in of])
-    deep = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    deep.load_state_dict(backbone.state_dict(), strict=False)  # all but the layers stays there
-    old, new = backbone.get_decoder().layers, deep.get_decoder().layers
-    for index, one in enumerate(of):
-        try:
-            new[index].load_state_dict(old[one].state_dict())
-        except RuntimeError as error:
-            raise ValueError(f"model.layers={layers}: layers of a {config.model_type} differ; give null") from error
-        if index and of[index - 1] == one:
-            named = new[index].named_parameters()
-            outputs = [(found[0], weight) for name, weight in named if (found := OUTPUT.search(name))]
-            if len({which for which, _ in outputs}) < 2:
-                told = f"model.layers={layers}: a {config.model_type} has no o_proj and down_proj to put out zeros"
-                raise ValueError(f"{told}; give null")
-            for _, weight in outputs:
-                nn.init.zeros_(weight)
-    return deep
 
 
 def freeze_in(dtype: torch.dtype, model: nn.Module) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from duplexmt.decoder.backbone import deepened, random_backbone
+from duplexmt.decoder.backbone import random_backbone
 from duplexmt.decoder.blocks import KNOWN
 from duplexmt.grid.model import GridModel
 
@@ -30,34 +30,6 @@ def test_a_shape_runs_or_is_refused_whatever_is_left_out(model_type, given):
     assert refusal(values) is None
     values = {name: value for name, value in (values | given).items() if value is not ...}
     assert (refusal(values) or "model.architecture").startswith("model.architecture")
-
-
-@pytest.mark.parametrize("model_type", [*KNOWN, "gemma3_text", "smollm3"])
-def test_a_deeper_decoder_computes_the_same_at_first_and_trains_all_its_layers(model_type):
-    torch.manual_seed(0)
-    shallow = random_backbone({"model_type": model_type, **SHAPE, "num_hidden_layers": 2}, 97, 0).eval()
-    tokens = torch.tensor([[5, 6, 7, 8, 9]])
-    deep = deepened(shallow, 5).eval()
-    assert deep.config.num_hidden_layers == len(deep.get_decoder().layers) == 5
-    torch.testing.assert_close(deep(tokens).logits, shallow(tokens).logits, rtol=0, atol=0)
-    for _ in range(2):  # what comes before an output that is zero learns from the second step on
-        deep.zero_grad()
-        deep(tokens, labels=tokens).loss.backward()
-        for weight in deep.parameters():
-            weight.data -= 0.1 * weight.grad
-    assert all(weight.grad.any() for weight in deep.parameters())
-
-
-def test_a_deeper_decoder_has_at_least_the_layers_there_are():
-    shallow = random_backbone({"model_type": "qwen2", **SHAPE, "num_hidden_layers": 2}, 97, 0)
-    with pytest.raises(ValueError, match=r"model\.layers=1: the backbone has 2, .*give at least 2"):
-        deepened(shallow, 1)
-
-
-def test_layers_whose_outputs_have_other_names_get_no_copies():
-    shallow = random_backbone({"model_type": "starcoder2", **SHAPE, "num_hidden_layers": 2}, 97, 0)
-    with pytest.raises(ValueError, match=r"model\.layers=3: a starcoder2 has no o_proj and down_proj to put out zeros"):
-        deepened(shallow, 3)
 
 
 @pytest.mark.parametrize(
