@@ -6,9 +6,9 @@
 #     OUT=runs/trial INTO=runs/trial/zh-en LIMIT=20 benchmarks/box_model.sh zh-en data.train_size=2000   # a trial
 #
 # The trainings, the last one a grid (conf/experiment/box_*.yaml); the θ at which it lags by AL (3) tokens on validation
-# pairs; packing (float16); the packed model's scores on held-out pairs, all (2,000 captions) or LIMIT. At last the model is packed into
-# INTO, with these scores, what it copies whole and everyday sentences in its card, and samples chosen by the first of
-# them. stages.sh says what else holds.
+# pairs; packing (float16); the packed model's scores on held-out pairs, all (2,000 captions) or LIMIT. At last the model
+# is packed into INTO, with these scores, what it copies whole and everyday sentences in its card, and samples chosen by
+# the first of them. stages.sh says what else holds.
 model=${1:-}
 shift || true
 # shellcheck source=benchmarks/stages.sh
