@@ -313,15 +313,19 @@ def test_translation_as_events_passes_over_lines_it_cannot_read_and_says_so(trai
     assert "Traceback" not in done.stderr
 
 
+def wait_for_a_line(process):
+    limit = time.monotonic() + 120
+    while "\n" not in process.said(1) and process.is_alive() and time.monotonic() < limit:
+        time.sleep(0.01)
+
+
 def test_on_sigterm_the_captions_have_all_that_was_written(trained, tmp_path):
     folder, _ = trained
     given = [f"model_folder='{folder / 'model'}'", "device=cpu", "pause=0.2", f"captions='{tmp_path / 'a.srt'}'"]
     with begun("translate.py", *given, stdin=None) as process, process.input.open("wb") as stdin:
         stdin.write("我看书。\n".encode())
         stdin.flush()
-        limit = time.monotonic() + 120
-        while "\n" not in process.said(1) and process.is_alive() and time.monotonic() < limit:
-            time.sleep(0.01)
+        wait_for_a_line(process)
         os.kill(process.pid, signal.SIGTERM)
         process.join(120)
         assert process.exitcode == 128 + signal.SIGTERM, process.said(2)
@@ -337,9 +341,7 @@ def test_translation_answers_before_the_line_has_ended(trained):
     with begun("translate.py", *given, stdin=None) as process, process.input.open("wb") as stdin:
         stdin.write("我".encode())
         stdin.flush()
-        limit = time.monotonic() + 120
-        while "\n" not in process.said(1) and process.is_alive() and time.monotonic() < limit:
-            time.sleep(0.01)
+        wait_for_a_line(process)
         first = json.loads(process.said(1).partition("\n")[0])  # after a pause at the latest
         assert (first["event"], first["line"], first["sentence"], first["characters"]) == ("read", 1, 1, 1)
         stdin.write("看书。".encode())
