@@ -80,6 +80,8 @@ class Preparation:
             raise ValueError(
                 f"sources={self.sources}: there is no {', '.join(unknown)}; the corpus has {', '.join(known)}"
             )
+        if self.sources == []:
+            raise ValueError(f"sources=[]: names none; give some of {', '.join(known)}, or null for all")
         if self.block_bytes < 1:
             raise ValueError(f"block_bytes={self.block_bytes}: must be at least 1")
 

@@ -76,6 +76,7 @@ def test_a_typo_is_refused(argument):
         ("+corpus.sources.un.colour=red", r"corpus\.sources\.un: .* unexpected keyword argument 'colour'"),
         ("+corpus.sources.mine={kind: tsv}", r"corpus\.sources\.mine: missing .* 'files', 'source', and 'target'"),
         ("sources=[europarl]", "there is no europarl"),
+        ("sources=[]", r"sources=\[\]: names none; give some of"),
         ("sample.train_size=0", r"sample\.train_size=0"),
         ("sample.validation_size=-1", r"sample\.validation_size=-1"),
         ("sample.max_tokens=0", r"sample\.max_tokens=0"),
