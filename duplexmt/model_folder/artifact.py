@@ -16,6 +16,7 @@ import copy
 import json
 import os
 import shutil
+import subprocess
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -166,7 +167,7 @@ def save_model_folder(
     save_tokenizer(tokenizer, partial)
     info = {
         "format": FORMAT,
-        "duplexmt_version": __version__,
+        "duplexmt_version": version(),
         **({"name": name} if name else {}),
         **system,
         "adaptation": "lora" if adapted else "full",
@@ -351,6 +352,19 @@ def corpus_name(data: Mapping[str, Any]) -> str:
         return "built-in corpus"
     sources = f" ({', '.join(data['sources'])})" if data.get("sources") else ""
     return Path(where.removeprefix(PREFIX)).name + sources
+
+
+def version() -> str:
+    """This version, in a clone with its commit: `0.1.0+g1a2b3c4`."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return __version__
+    command = ["git", "-C", str(root), "rev-parse", "--short=7", "HEAD"]
+    try:
+        commit = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):  # no git, or not ours to ask
+        return __version__
+    return f"{__version__}+g{commit}"
 
 
 def model_card(info: dict[str, Any]) -> str:

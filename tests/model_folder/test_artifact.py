@@ -3,16 +3,19 @@
 import copy
 import json
 import shutil
+import subprocess
 
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
+from duplexmt import __version__
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
 from duplexmt.decoder.backbone import add_lora, pretrained_backbone
 from duplexmt.grid.model import GridModel
 from duplexmt.kernels.triton_use import tolerance_of
+from duplexmt.model_folder import artifact
 from duplexmt.model_folder.artifact import backbone_to_train, choose_device, load_model_folder, save_model_folder
 from duplexmt.model_folder.live_model import live_engine, live_text
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest, trained_on, write_manifest
@@ -189,6 +192,19 @@ def test_the_model_card_names_data_licence_languages_settings_and_scores(tmp_pat
     assert "anchor 12" in card
     assert "full, λ = 0.1, texts of at most 24 tokens" in card
     assert "| validation/BLEU | 31.42 |" in card
+
+
+def test_a_model_folder_says_by_which_version_and_in_a_clone_by_which_commit_it_was_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(artifact, "__file__", str(tmp_path / "duplexmt" / "model_folder" / "artifact.py"))
+    assert artifact.version() == __version__  # installed
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    assert artifact.version() == __version__  # without a commit
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    assert artifact.version() == f"{__version__}+g{commit[:7]}"
+    card = (save(tmp_path / "model", spoken_grid()) / "README.md").read_text(encoding="utf-8")
+    assert f"Written by duplexmt {artifact.version()}." in card
 
 
 @pytest.mark.parametrize("text", ["no", "1e3", "a: b #c"])
