@@ -278,9 +278,6 @@ class AsyncClient:
                         self._stays(message["earliest"])
                 elif message["type"] == "engine":
                     self._engine_is(message["state"], message.get("reason", "it does not say why"))
-                elif message["type"] == "pong":
-                    self._heard = monotonic()
-                    self._check_engine()
                 elif message["type"] == "done":
                     with suppress(ConnectionClosed):  # by the server, which has said all
                         await socket.send(json.dumps({"type": "ack", "seq": self._seq}))
@@ -420,6 +417,8 @@ class AsyncClient:
                 self._show(event)
         elif message["type"] == "set" and self._theta is not None and message["id"] == self._theta["id"]:
             self._theta = None
+        elif message["type"] == "pong":
+            self._check_engine()
         wanted = min(self._at, self._boundary)
         self._kept, self._begin = self._kept[wanted - self._begin :], wanted
         self._wake.set()
