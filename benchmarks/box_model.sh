@@ -30,7 +30,8 @@ zh-en)
     # data/README.md says how box_reverse, from copies, made the pairs of tatoeba-back.
     train back experiment=box_back "model.backbone=$(of copies)" "$@"
     train again experiment=box_again "model.backbone=$(of back)" "$@"
-    train back-grid experiment=box_back_grid "model.backbone=$(of again)" "$@"
+    train daily experiment=box_daily "model.backbone=$(of again)" "$@"
+    train back-grid experiment=box_back_grid "model.backbone=$(of daily)" "$@"
     last=back-grid
     ;;
 de-en)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from data_prep.relatives import RELATED
+from data_prep.relatives import RELATED, Relatives
 from data_prep.report import Report
+from duplexmt.common.pair import Pair
 from duplexmt.common.text import text_key
 from duplexmt.config import TrainSettings, register_schemas, settings
 from duplexmt.corpus import pairs_folder
@@ -58,7 +59,7 @@ def keys(pairs):
 
 
 def test_the_box_is_small_and_has_no_other_file():
-    assert sum(path.stat().st_size for path in DATA.rglob("*.*")) <= 18e6
+    assert sum(path.stat().st_size for path in DATA.rglob("*.*")) <= 20e6
     others = {"README.md", "LICENSES.md", "everyday.zh.txt", "everyday50.zh.txt", "de-en"}
     assert {path.name for path in DATA.iterdir()} == others | {path.name for path in FILES.values()}
     assert {path.name for path in GERMAN.parent.iterdir()} == {"README.md", GERMAN.name, CHINESE_HELD_OUT.name}
@@ -75,10 +76,10 @@ def test_the_readme_says_of_each_file_how_many_pairs_it_has_and_whose_they_are(f
     section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", readme, flags=re.MULTILINE | re.DOTALL)[1]
     assert re.search(r"- Origin: (.*@[0-9a-f]{7}|CC-CEDICT, release 20|written for this)", section, flags=re.DOTALL)
     assert "- Attribution: " in section
-    licence = re.search(r"- Licence: \[(CC BY|CC BY-SA|MIT|Apache|BSD).*?\]\((.*?)\)", section)[2]
+    licence = re.search(r"- Licence: \[(CC0|CC BY|CC BY-SA|MIT|Apache|BSD).*?\]\((.*?)\)", section)[2]
     anchors = re.findall(r"^## (.*)$", (DATA / "LICENSES.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     known = {f"LICENSES.md#{heading.lower().replace(' ', '-').replace('.', '')}" for heading in anchors}
-    assert licence in known or licence.startswith("https://creativecommons.org/licenses/")
+    assert licence in known or re.match(r"https://creativecommons.org/(licenses|publicdomain)/", licence)
 
 
 def test_the_german_pairs_have_beside_them_what_the_chinese_ones_hold_out(splits):
@@ -185,6 +186,19 @@ def test_greetings_are_short_and_those_trained_on_say_what_they_mean(splits):
     assert greetings["你好。"] == "Hello."
     trained = {pair.source for pair in splits["permissive"]["train"]}
     assert len(greetings.keys() & trained) > len(greetings) / 2, "the others share a text with held-out pairs"
+
+
+def test_sentences_of_daily_life_are_whole_and_no_relatives_of_the_everyday_ones_and_no_preset_trains_on_them(splits):
+    pairs = [Pair(*pair) for pair in read("daily-life")]
+    for side in (0, 1):
+        assert len({text_key(pair[side]) for pair in pairs}) == len(pairs) > 20_000
+    assert not [pair for pair in pairs if not re.search(r"[。？！”…]$", pair.source) or pair.source.isascii()]
+    assert not [pair for pair in pairs if not re.search(r"[.?!\"…']$", pair.target)]
+    names = ("everyday.zh.txt", "everyday50.zh.txt")
+    seventy = [line for name in names for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
+    assert Relatives([Pair(line, "") for line in seventy], ("zh", "en")).others(pairs) == pairs
+    trained = {pair[:2] for pair in splits["permissive"]["train"]}
+    assert len(trained & {pair[:2] for pair in pairs}) < 50, "but for what another corpus says in the same words"
 
 
 def test_a_path_of_the_repository_is_found_from_anywhere(monkeypatch, tmp_path):
