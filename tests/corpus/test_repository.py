@@ -193,7 +193,7 @@ def test_sentences_of_daily_life_are_whole_and_no_relatives_of_the_everyday_ones
     for side in (0, 1):
         assert len({text_key(pair[side]) for pair in pairs}) == len(pairs) > 20_000
     assert not [pair for pair in pairs if not re.search(r"[。？！”…]$", pair.source) or pair.source.isascii()]
-    assert not [pair for pair in pairs if not re.search(r"[.?!\"…']$", pair.target)]
+    assert not [pair for pair in pairs if not re.search(r"[.?!\"”…']$", pair.target)]
     names = ("everyday.zh.txt", "everyday50.zh.txt")
     seventy = [line for name in names for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
     assert Relatives([Pair(line, "") for line in seventy], ("zh", "en")).others(pairs) == pairs
