@@ -1,5 +1,6 @@
 """A corpus as training takes it: read, cleaned, split, tokenised and filtered, a function for each kind of corpus."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
@@ -19,6 +20,8 @@ from .pairs_file import file_pairs
 from .pairs_folder import folder_pairs
 from .prepared_files import prepared_corpus
 from .training_pairs import nothing_left
+
+log = logging.getLogger(__name__)
 
 _BATCH = 5_000  # pairs in one call of a token counter
 BPE_PAIRS = 300_000
@@ -140,6 +143,7 @@ def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:
 
 def _with_tokenizer(asked: CorpusSettings, splits: Splits, report: Report) -> PreparedCorpus:
     """The training pairs asked for, once there is a tokenizer to tell lengths with; test pairs are what they are."""
+    log.info("counting tokens of %s training pairs", f"{len(splits['train']):,}")
     tokenizer = tokenizer_for(asked, splits["train"][:BPE_PAIRS])
     trained = {name: splits[name] for name in ("train", "validation")}
     splits = splits | fitting(asked, trained, tokenizer, report, asked.train_size)

@@ -1,5 +1,6 @@
 """Which pairs of some corpora are trained on: those that share nothing with held-out ones, in an order of their own."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 
@@ -11,6 +12,8 @@ from data_prep.report import Report
 from data_prep.splitting import Texts, not_to_train_on, rank
 
 from ..common.pair import Pair
+
+log = logging.getLogger(__name__)
 
 
 def unshared(
@@ -40,6 +43,8 @@ def to_train_on(
     Raises:
         ValueError: there is none.
     """
+    if relatives.pairs:
+        log.info("looking for relatives of %s held-out pairs", f"{len(relatives.pairs):,}")
     free = {pair for name, pairs in corpora for pair in unshared(name, pairs, known, report, relatives)}
     if not free:
         raise nothing_left("train", report)
