@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
     (ROOT / "docs").rglob("*.md")
 )
+BESIDE = sorted(path for name in ("data", "models") for path in (ROOT / name).rglob("*.md"))
 LAB = ROOT / "docs" / "lab"
 FOR_USERS = [path for path in DOCUMENTS if (ROOT / "docs") in path.parents and LAB not in path.parents]
 OF_TODAY = [path for path in DOCUMENTS if LAB not in path.parents]  # the lab book has commands of older commits
@@ -44,7 +45,7 @@ def anchors(path):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+@pytest.mark.parametrize("path", [*DOCUMENTS, *BESIDE], ids=name_of)
 def test_links_within_the_repository_lead_to_files_and_headings(path):
     for target in re.findall(r"\]\(([^)\s]+)\)", without_code(path.read_text(encoding="utf-8"))):
         if not re.match(r"[a-z]+:", target):
