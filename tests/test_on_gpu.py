@@ -198,10 +198,10 @@ def test_decoding_is_measured_beside_generate(tiny):
     assert set(found["tokens_per_second"]["2"]) == {*kinds.split(","), "generate", "generate_static"}
     for name in ("generate", "generate_static", "reencode", "rows"):
         for kind, ratio in found[f"ratio_vs_{name}"].items():
-            assert ratio == pytest.approx(found["seconds"][kind] / found["seconds"][name], rel=1e-3)
+            assert ratio == pytest.approx(found["seconds"][kind] / found["seconds"][name], rel=2e-3)
     for kind in kinds.split(","):
         again = found["seconds"][f"recompute {kind}"] / found["seconds"][kind]
-        assert found["speedup_vs_recompute"][kind] == pytest.approx(again, rel=1e-3)
+        assert found["speedup_vs_recompute"][kind] == pytest.approx(again, rel=2e-3)
     assert found["megabytes"]["rows"] == found["megabytes"]["grid"]
     assert found["cache_bytes"]["rows"] < found["cache_bytes"]["grid"]
 
