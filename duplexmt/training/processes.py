@@ -2,9 +2,11 @@
 
 import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from time import sleep
 from typing import Any
@@ -87,6 +89,7 @@ def other_processes(trainer: L.Trainer) -> Iterator[None]:
         yield
         return
     before = signal.signal(signal.SIGTERM, _end) if may_handle() else None
+    hook, sys.unraisablehook = sys.unraisablehook, partial(_end_again, sys.unraisablehook)
     try:
         os.environ[FIRST] = str(os.getpid())
         launcher._call_children_scripts()  # tells the environment, so `fit` takes them for processes started elsewhere
@@ -96,6 +99,7 @@ def other_processes(trainer: L.Trainer) -> Iterator[None]:
         launcher.kill(signal.SIGKILL)  # they may be waiting for this one
         raise
     finally:
+        sys.unraisablehook = hook
         if before is not None:
             signal.signal(signal.SIGTERM, before)
 
@@ -110,3 +114,11 @@ def _end_with(parent: int) -> None:
 def _end(*_: Any) -> None:
     """SIGTERM while data and model are prepared: an end like any other, so that the other processes end, too."""
     raise SystemExit(EXIT_STATUS)
+
+
+def _end_again(hook: Callable[[Any], Any], ignored: Any) -> None:
+    """Python ignores an exception in a destructor; so that no SIGTERM is lost there, `_end` is called once more."""
+    if isinstance(ignored.exc_value, SystemExit):
+        threading.Timer(LOOK, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    else:
+        hook(ignored)

@@ -4,13 +4,16 @@ import logging
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import lightning as L
 import pytest
 import torch
+from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
+from duplexmt.training import processes
 from duplexmt.training.termination import StopOnTermination
 from tests.commands import run
 
@@ -90,3 +93,33 @@ if __name__ == "__main__":
     folder, ranks = Path(sys.argv[1]), [int(rank) for rank in sys.argv[2].split(",")]
     logging.basicConfig(level=logging.WARNING)
     trainer_in(folder, Terminate(1, ranks), devices=2, strategy="ddp_fork").fit(small_module(), small_data(2))
+
+
+class Interrupted:
+    """A SIGTERM comes while it is taken down."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)  # the handler is called in here
+
+
+def interrupted_and_waiting():
+    doomed = Interrupted()
+    del doomed
+    time.sleep(30)
+
+
+def test_a_sigterm_in_a_destructor_is_not_lost(monkeypatch):
+    """Python ignores what is raised there: "Exception ignored in: ... SystemExit: 143"."""
+    launcher = object.__new__(_SubprocessScriptLauncher)
+    launcher.cluster_environment, launcher.procs = SimpleNamespace(creates_processes_externally=False), []
+    launcher._call_children_scripts = launcher.kill = lambda *_: None
+    monkeypatch.setattr(processes, "_launch_process_observer", lambda procs: None)
+    monkeypatch.setattr(processes, "LOOK", 0.1)
+    monkeypatch.setenv(processes.FIRST, "")
+    hook = sys.unraisablehook
+    trainer = SimpleNamespace(local_rank=0, strategy=SimpleNamespace(launcher=launcher))
+    with pytest.raises(SystemExit, match="143"), processes.other_processes(trainer):
+        interrupted_and_waiting()
+    assert sys.unraisablehook is hook
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
