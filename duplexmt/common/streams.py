@@ -56,7 +56,7 @@ def chunks(paths: Sequence[Path]) -> Iterator[bytes]:
     except (EOFError, OSError, lzma.LZMAError, igzip_lib.IsalError) as error:  # type: ignore[misc]  # isal's stubs
         if getattr(error, "errno", None):  # of the disk; that of wrong bytes has no number
             raise
-        raise Damaged(f"{_names(paths)}: {_diagnosis(paths[0])} ({error}); fetch it again") from error
+        raise Damaged(f"{_names(paths)}: {_diagnosis(paths[0], error)}") from error
 
 
 def _chunks_of(path: Path) -> Iterator[bytes]:
@@ -129,7 +129,7 @@ def tar_member(paths: Sequence[Path], name: str) -> Iterator[bytes]:
                     return
                 found.append(entry.name)
     except tarfile.TarError as error:
-        raise ValueError(f"{_names(paths)}: {_diagnosis(paths[0])} ({error}); fetch it again") from error
+        raise ValueError(f"{_names(paths)}: {_diagnosis(paths[0], error)}") from error
     raise ValueError(f"{_names(paths)}: no file {name} in it; it holds {', '.join(found) or 'nothing'}")
 
 
@@ -139,7 +139,7 @@ def zip_names(path: Path) -> list[str]:
         with zipfile.ZipFile(path) as archive:
             return [entry.filename for entry in archive.infolist() if not entry.is_dir()]
     except zipfile.BadZipFile as error:
-        raise ValueError(f"{path}: {_diagnosis(path)} ({error}); fetch it again") from error
+        raise ValueError(f"{path}: {_diagnosis(path, error)}") from error
 
 
 def zip_member(path: Path, name: str) -> Iterator[bytes]:
@@ -159,8 +159,14 @@ def is_web_page(head: bytes | Path) -> bool:
     return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:15].lower().startswith((b"<!doctype html", b"<html"))
 
 
-def _diagnosis(path: Path) -> str:
-    return "a web page, not a corpus" if is_web_page(path) else "damaged or cut short"
+def _diagnosis(path: Path, error: Exception) -> str:
+    with open(path, "rb") as stream:
+        is_text = b"\0" not in stream.read(4096)
+    if is_web_page(path):
+        return f"a web page, not a corpus ({error}); fetch it again"
+    if is_text:
+        return f"text, not compressed as its name says ({error}); rename it"
+    return f"damaged or cut short ({error}); fetch it again"
 
 
 def _names(paths: Sequence[Path]) -> str:
