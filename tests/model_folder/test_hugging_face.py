@@ -246,7 +246,7 @@ def test_paths_of_this_machine_stay_here(hub, folder, tmp_path):
     ("licence", "may"),
     [
         ("CC BY 2.0 FR (Tatoeba and its contributors)", True), ("CC0", True), ("Apache-2.0", True),
-        ("of each file in data/README.md (CC BY, CC BY-SA, MIT, Apache-2.0, BSD-3-Clause)", True),
+        ("of each file in data/README.md (CC0, CC BY, CC BY-SA, MIT, Apache-2.0, BSD-3-Clause)", True),
         ("MIT (3AM, Copyright (c) 2024 Maxy)", True), ("public domain", True),
         ("unknown", False), ("", False), (None, False), ("CC BY-NC 4.0", False), ("cc-by-nc-sa-4.0", False),
         ("CC-BY-ND", False), ("as its sources say (research use)", False), ("MIT, some for research only", False),
