@@ -669,7 +669,7 @@ class ServeSettings:
     """`python serve.py`."""
 
     model_folder: Any  # or a list of them, of which a session chooses one; null: the latest run's, else the box's
-    run_as: str | None  # this and the next two: as for `translate.py`
+    run_as: str | None  # this, `setting` and `adaptive`: as for `translate.py`
     setting: Any
     adaptive: Adaptive
     host: str  # address to listen at

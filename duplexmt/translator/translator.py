@@ -64,7 +64,7 @@ def load(
         quantize: `int8`, on a CPU, or `bfloat16`; None for weights as they are.
         run_as: what a model that is no grid is run as: waitk, offline, local_agreement, confidence, lsg, alignatt or
             hold.
-        setting: of that system: its k, n, ρ, δ, f or n.
+        setting: of that system: k of waitk, n of local_agreement and hold, ρ of confidence, δ of lsg, f of alignatt.
         adaptive: what confidence and LSG have beside it.
         max_streams: sentences translated side by side; further ones wait for their turn.
         max_target_tokens: at which the translation of a sentence is cut off.
