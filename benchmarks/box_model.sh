@@ -31,7 +31,8 @@ zh-en)
     train back experiment=box_back "model.backbone=$(of copies)" "$@"
     train again experiment=box_again "model.backbone=$(of back)" "$@"
     train daily experiment=box_daily "model.backbone=$(of again)" "$@"
-    train back-grid experiment=box_back_grid "model.backbone=$(of daily)" "$@"
+    train written experiment=box_written "model.backbone=$(of daily)" "$@"
+    train back-grid experiment=box_back_grid "model.backbone=$(of written)" "$@"
     last=back-grid
     ;;
 de-en)
@@ -63,7 +64,7 @@ everyday=data/everyday.${model%-*}.txt
 if [[ -f $everyday && -z ${DRY_RUN:-} ]]; then
     translated=$(python translate.py "model_folder=$(quoted "$INTO")" < "$everyday")
     {
-        printf '\n%s\n' '## Everyday sentences, as they come' 'They were chosen before any model was trained.' ''
+        printf '\n%s\n' '## Everyday sentences, as they come' 'They were chosen before any model was trained; who named the domains of daily-life knew them.' ''
         printf '| source | translation |\n| --- | --- |\n'
         paste -d '|' "$everyday" <(echo "$translated") | sed 's/|/ | /; s/^/| /; s/$/ |/'
     } >> "$INTO/README.md"

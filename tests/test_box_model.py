@@ -105,12 +105,13 @@ def test_a_model_in_the_box_translates(name, text, words):
 
 def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
     commands = printed("box_model.sh", "zh-en", "training.seed=2", OUT=tmp_path, INTO=tmp_path / "into")
-    trainings = ["tokenizer", "english", "base", "everyday", "grid", "copies", "back", "again", "daily", "back-grid"]
+    trainings = ["tokenizer", "english", "base", "everyday", "grid", "copies", "back", "again", "daily", "written"]
+    trainings.append("back-grid")
     evaluations = ["theta", "tatoeba", "captions"]
     assert [name for name, (program, _) in commands.items() if program == "train.py"] == trainings
     trained = [composed(commands[name]) for name in trainings]
-    tokenizer, english, base, everyday, grid, copies, back, again, daily, back_grid = trained
-    assert [cfg.system.name for cfg in trained] == ["offline"] * 4 + ["grid"] * 2 + ["offline"] * 3 + ["grid"]
+    tokenizer, english, base, everyday, grid, copies, back, again, daily, written, back_grid = trained
+    assert [cfg.system.name for cfg in trained] == ["offline"] * 4 + ["grid"] * 2 + ["offline"] * 4 + ["grid"]
     assert english.data.tokenizer == str(tmp_path / "tokenizer" / "model")
     assert base.model.backbone == base.data.tokenizer == str(tmp_path / "english" / "model")
     assert everyday.model.backbone == everyday.data.tokenizer == str(tmp_path / "base" / "model")
@@ -120,13 +121,14 @@ def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
     assert again.model.backbone == again.data.tokenizer == str(tmp_path / "back" / "model")
     assert again.data.sources == back.data.sources
     assert daily.model.backbone == daily.data.tokenizer == str(tmp_path / "again" / "model")
-    assert back_grid.model.backbone == back_grid.data.tokenizer == str(tmp_path / "daily" / "model")
-    assert [cfg.data.copy_tokens for cfg in trained] == [0] * 5 + [8] * 5
+    assert written.model.backbone == written.data.tokenizer == str(tmp_path / "daily" / "model")
+    assert back_grid.model.backbone == back_grid.data.tokenizer == str(tmp_path / "written" / "model")
+    assert [cfg.data.copy_tokens for cfg in trained] == [0] * 5 + [8] * 6
     everyday_pairs = everyday.data.sources
     assert tokenizer.data.sources == grid.data.sources == copies.data.sources == everyday_pairs
     assert back.data.sources == [*everyday_pairs, "tatoeba-back"]
-    assert daily.data.sources == [*back.data.sources, "daily-life"]
-    assert back_grid.data.sources == [*everyday_pairs, "daily-life"]
+    assert daily.data.sources == [*back.data.sources, "daily-life", "daily-life-2"]
+    assert written.data.sources == back_grid.data.sources == [*everyday_pairs, "daily-life", "daily-life-2"]
     files = {path.name.split(".")[0] for path in (ROOT / "data").glob("*.tsv.gz")}
     assert {*base.data.sources} == files - {"tatoeba-back", "daily-life", "daily-life-2"}, "all that people wrote"
     assert grid.training.rows == 4

@@ -229,8 +229,8 @@ def attributions(box: Mapping[str, Any], sources: Sequence[str] | None) -> list[
 
 OWED = """## Data, and whom it is owed to
 The pairs are in the repository's folder data/. Each corpus keeps its licence. All these licences allow commercial use,
-and ask for attribution: give this card along with the model. The authors of this software claim no further rights in
-the weights."""
+and all but CC0 ask for attribution: give this card along with the model. The authors of this software claim no further
+rights in the weights."""
 
 SHARE_ALIKE = """ Some are share-alike (xquad, xsid,
 python-packaging-guide, cc-cedict); whether such terms reach the weights of a model is not settled. Who must be sure
