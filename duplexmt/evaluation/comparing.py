@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics.bootstrap import Array, envelope_mean, interval, paired_p_value, quality_at_latency, shared_range
+from ..metrics.bootstrap import (
+    ROUNDING,
+    Array,
+    envelope_mean,
+    interval,
+    paired_p_value,
+    quality_at_latency,
+    shared_range,
+)
 from .scoring import QUALITY, Scores
 
 LATENCIES = ("AL", "YAAL", "SWF")  # by all of which one is ahead, or is not
@@ -18,7 +26,8 @@ def comparisons(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str,
 
     For each point of the system with fewer points, the other system's quality is interpolated between its own points
     at that point's latency, in every resample (`bootstrap.quality_at_latency`). Where the other system is slower even
-    at its fastest, there is nothing to compare.
+    at its fastest, there is nothing to compare. Where it is faster even at its slowest it has that point's quality, and
+    the row says `beyond`: a slower setting of it, which nobody measured, might be better.
     """
     systems = _by_system(scores)
     names = sorted(systems, key=lambda name: -len(systems[name]))
@@ -51,6 +60,7 @@ def _compare(curve: Sequence[Scores], other: Scores, metric: str, latency: str) 
         "other": other.row[metric],
         "difference": float(value[0]) - other.row[metric],
         **chance,
+        "beyond": "yes" if slower * at > (slower * _measured(curve, latency)).max() + ROUNDING else "",
     }
 
 
@@ -59,14 +69,15 @@ def by_latencies(scores: Sequence[Scores], unit: str = "") -> list[dict[str, Any
 
     Returns:
         A row for each comparison and latency; `which` is ahead or behind where the interval lies on one side of 0, else
-        level. Beside YAAL it says of how many of the sentences the point compared with has one.
+        level; open where it is behind `beyond` its slowest point. Beside YAAL it says of how many of the sentences the
+        point compared with has one.
     """
     rows, point = [], _by_name(scores)
     for name in LATENCIES:
         for row in comparisons(scores, name + unit):
-            which = AHEAD if row["low"] > 0 else BEHIND if row["high"] < 0 else LEVEL
+            which = AHEAD if row["low"] > 0 else LEVEL if row["high"] >= 0 else OPEN if row["beyond"] else BEHIND
             told = {"system": row["system"], "against": row["against"], "metric": row["metric"]}
-            kept = {name: row[name] for name in ("difference", "low", "high", "p")}
+            kept = {name: row[name] for name in ("difference", "low", "high", "p", "beyond")}
             known = point[row["against"]].row.get(f"YAAL %{unit}") if name == "YAAL" else None
             at = {"latency": name + unit, "at": row[name + unit], "% of sentences": known}
             rows.append(told | at | kept | {"which": which})
@@ -96,7 +107,8 @@ def verdicts(scores: Sequence[Scores], rows: Sequence[Mapping[str, Any]]) -> lis
     for (curve, against), which in found.items():
         other = of_point[against]
         flipped = _is_grid(other) and not _is_grid(systems[curve][0])
-        one = OPEN if len(which) < len(LATENCIES) else which[0] if len(set(which)) == 1 else LEVEL
+        is_open = len(which) < len(LATENCIES) or OPEN in which
+        one = OPEN if is_open else which[0] if len(set(which)) == 1 else LEVEL
         one = {AHEAD: BEHIND, BEHIND: AHEAD}.get(one, one) if flipped else one
         pair = (other.system, curve) if flipped else (curve, other.system)
         sentences.setdefault(pair, {}).setdefault(one, []).append(other.setting)

@@ -20,6 +20,7 @@ def test_systems_are_compared_where_their_latency_is_equal():
     assert wait["p"] == "0.002", "no difference of the other sign in 1,000 resamples"
     # Offline is slower than the grid at its slowest: the grid's last point stands for it.
     assert rows["offline"]["difference"] == pytest.approx(-2)
+    assert (wait["beyond"], rows["offline"]["beyond"]) == ("", "yes")
 
 
 def test_a_setting_of_nothing_but_empty_hypotheses_is_left_out_of_a_comparison():
@@ -73,6 +74,8 @@ GRID = [three("grid", 0.3, 20, 2, 3, 80), three("grid", 0.5, 22, 3, 4, 60), thre
         (three("waitk", 3, 21.5, 3, 4, 70), ["ahead", "ahead", "behind"]),
         (three("waitk", 3, 21, 3, None, 0), ["ahead", "ahead"]),  # as good as all read first: of no YAAL
         (three("waitk", 3, 21, 3, 4, 90), ["ahead", "ahead"]),  # which the grid never reaches
+        (three("waitk", 9, 25, 5, 7, 30), ["open"] * 3),  # slower than the grid was measured
+        (three("waitk", 9, 23, 5, 7, 30), ["ahead"] * 3),  # and not even better
     ],
 )
 def test_a_system_is_compared_at_equal_al_yaal_and_swf(other, which):
