@@ -183,6 +183,12 @@ def wrong_script(text: str, language: str, least: float) -> bool:
     return len(in_script.findall("".join(letters))) < least * len(letters)
 
 
+def is_foreign(text: str, language: str) -> bool:
+    """Hardly a word of a text of several is in the script of its language; False where that script is not known."""
+    words = len(_UNSPACED_CHARACTER.findall(text)) + len(_WORD.findall(text))
+    return language in _SCRIPTS and words >= 4 and wrong_script(text, language, 0.1)
+
+
 def check_order(
     name: str,
     pairs: Sequence[tuple[str, ...]],

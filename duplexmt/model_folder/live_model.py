@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from data_prep.cleaning import simplify_as_read
+from data_prep.cleaning import is_foreign, simplify_as_read
 from data_prep.incremental import settled_side
 from data_prep.rules import clean_side
 
@@ -94,5 +94,6 @@ def live_text(
         cut=cut,
         warn=warn,
         invisible=lambda character: invisible(character, language),
+        foreign=lambda text: is_foreign(text, language),
         between="" if data["target_language"] in UNSPACED else " ",
     )

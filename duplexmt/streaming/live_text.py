@@ -127,6 +127,7 @@ class LiveText:
         max_sentence_tokens: at which a sentence is cut, with a warning; a character is not.
         cut: whether to cut at sentence ends too, not at line ends only.
         invisible: whether a character is to be passed over.
+        foreign: whether a sentence is in another language than the model's, which is said once.
         between: what stands between the translations of two sentences of a line.
 
     Attributes:
@@ -148,8 +149,10 @@ class LiveText:
         cut: bool = True,
         warn: Callable[[str], None] = lambda message: None,
         invisible: Callable[[str], bool] = lambda character: False,
+        foreign: Callable[[str], bool] = lambda text: False,
         between: str = " ",
     ) -> None:
+        self.foreign, self.language = foreign, language
         self.new_source = partial(LiveSource, settled_tokens, clean, settled_text)
         self.between = between
         self.limit, self.cut, self.warn, self.invisible = max_sentence_tokens, cut, warn, invisible
@@ -231,6 +234,10 @@ class LiveText:
                 yield from self._take(("", None))
 
     def _end_sentence(self) -> Iterator[Part | None]:
+        if self.foreign(self.source.text):
+            self.foreign = lambda text: False
+            told = f"{self.source.text.strip()[:40]!r} is not in the script of the model's source language"
+            self.warn(f"{told}, {self.language}: expect nonsense (this is said once)")
         self._begin()
         self.characters = self.arrived = 0
         if self.tokens:

@@ -41,6 +41,18 @@ def test_a_side_mostly_in_another_script_is_wrong(text, language, wrong):
 
 
 @pytest.mark.parametrize(
+    ("text", "language", "foreign"),
+    [
+        ("Hello world, how are you?", "zh", True), ("OK, thank you!", "zh", False), ("我昨天看见了他。", "de", True),
+        ("https://example.org/a/b", "zh", False), ("Привет", "zh", False), ("how are you, 朋友", "zh", False),
+        ("how are you, my friend", "th", False), ("1, 2, 3, 4, 5", "zh", False),
+    ],
+)  # fmt: skip
+def test_a_sentence_of_several_words_in_another_script_is_foreign(text, language, foreign):
+    assert cleaning.is_foreign(text, language) is foreign
+
+
+@pytest.mark.parametrize(
     ("source", "target", "dropped"),
     [
         ("好", "All right, then, let's go.", False),  # within the slack

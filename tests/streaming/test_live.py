@@ -7,6 +7,7 @@ from threading import Timer
 
 import pytest
 
+from data_prep.cleaning import is_foreign
 from data_prep.rules import clean_side
 from duplexmt.common.text import invisible
 from duplexmt.data.tokenizer import SourceTokens, stream_tokens
@@ -72,6 +73,14 @@ def test_invisible_characters_change_nothing_however_the_text_is_cut_and_are_tol
     assert len(said) == 2
     count = sum(map(full.partition("\n")[0].count, UNSEEN))
     assert said[0].startswith(f"{count} invisible characters passed over (U+00")
+
+
+def test_a_sentence_in_another_script_than_the_models_is_told_of_once_and_translated_all_the_same():
+    said, text = [], f"{CHINESE[0]}Hello world, how are you? Fine, and you, my friend?"
+    live = fed(translator_of(warn=said.append, foreign=partial(is_foreign, language="zh")), [text])
+    assert live == fed(translator_of(), [text])
+    assert len(said) == 1
+    assert said[0].startswith("'Hello world, how are you?' is not in the script of the model's source language, zh")
 
 
 # --- arrival -------------------------------------------------------------------------------------------------------
