@@ -184,7 +184,7 @@ def wrong_script(text: str, language: str, least: float) -> bool:
 
 
 def is_foreign(text: str, language: str) -> bool:
-    """Hardly a word of a text of several is in the script of its language; False where that script is not known."""
+    """Less than a tenth of a text's words, four or more, is in its language's script; False if that is not known."""
     words = len(_UNSPACED_CHARACTER.findall(text)) + len(_WORD.findall(text))
     return language in _SCRIPTS and words >= 4 and wrong_script(text, language, 0.1)
 

@@ -41,7 +41,7 @@ def chunks(paths: Sequence[Path]) -> Iterator[bytes]:
     """The bytes of a file, or of its parts one after the other, decompressed as the first one's name says.
 
     Raises:
-        Damaged: cut short, or with wrong bytes, or a web page in place of a compressed file.
+        Damaged: cut short, or with wrong bytes, or a web page or text in place of a compressed file.
     """
     suffixes = {suffix.lower() for suffix in paths[0].suffixes}
     file: Any = as_file(chunk for path in paths for chunk in _chunks_of(path))
@@ -161,10 +161,10 @@ def is_web_page(head: bytes | Path) -> bool:
 
 def _diagnosis(path: Path, error: Exception) -> str:
     with open(path, "rb") as stream:
-        is_text = b"\0" not in stream.read(4096)
+        head = stream.read(4096)
     if is_web_page(path):
         return f"a web page, not a corpus ({error}); fetch it again"
-    if is_text:
+    if head and b"\0" not in head:
         return f"text, not compressed as its name says ({error}); rename it"
     return f"damaged or cut short ({error}); fetch it again"
 

@@ -69,13 +69,13 @@ def by_latencies(scores: Sequence[Scores], unit: str = "") -> list[dict[str, Any
 
     Returns:
         A row for each comparison and latency; `which` is ahead or behind where the interval lies on one side of 0, else
-        level; open where it is behind `beyond` its slowest point. Beside YAAL it says of how many of the sentences the
-        point compared with has one.
+        level. It is open, if not ahead, where `beyond` says that the system was not measured so slow. Beside YAAL it
+        says of how many of the sentences the point compared with has one.
     """
     rows, point = [], _by_name(scores)
     for name in LATENCIES:
         for row in comparisons(scores, name + unit):
-            which = AHEAD if row["low"] > 0 else LEVEL if row["high"] >= 0 else OPEN if row["beyond"] else BEHIND
+            which = AHEAD if row["low"] > 0 else OPEN if row["beyond"] else BEHIND if row["high"] < 0 else LEVEL
             told = {"system": row["system"], "against": row["against"], "metric": row["metric"]}
             kept = {name: row[name] for name in ("difference", "low", "high", "p", "beyond")}
             known = point[row["against"]].row.get(f"YAAL %{unit}") if name == "YAAL" else None

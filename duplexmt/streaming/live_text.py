@@ -127,7 +127,7 @@ class LiveText:
         max_sentence_tokens: at which a sentence is cut, with a warning; a character is not.
         cut: whether to cut at sentence ends too, not at line ends only.
         invisible: whether a character is to be passed over.
-        foreign: whether a sentence is in another language than the model's, which is said once.
+        foreign: whether a sentence is in another script than the source language's, which is said once a text.
         between: what stands between the translations of two sentences of a line.
 
     Attributes:
@@ -237,7 +237,7 @@ class LiveText:
         if self.foreign(self.source.text):
             self.foreign = lambda text: False
             told = f"{self.source.text.strip()[:40]!r} is not in the script of the model's source language"
-            self.warn(f"{told}, {self.language}: expect nonsense (this is said once)")
+            self.warn(f"{told}, {self.language}: expect nonsense")
         self._begin()
         self.characters = self.arrived = 0
         if self.tokens:

@@ -157,12 +157,16 @@ def test_german_holds_out_5000_pairs_and_trains_on_the_rest(splits):
 
 @pytest.mark.parametrize("split", ["train", "test", "validation"])
 def test_the_everyday_sentences_are_in_no_pair(splits, split):
-    names = ("everyday.zh.txt", "everyday50.zh.txt")
-    twenty, fifty = ((DATA / name).read_text(encoding="utf-8").splitlines() for name in names)
-    assert (len(twenty), len(fifty)) == (20, 50)
-    everyday = {text_key(line) for line in [*twenty, *fifty]}
-    assert len(everyday) == 70
+    everyday = {text_key(line) for line in everyday_sentences()}
+    assert len(everyday) == 120
     assert not everyday & keys(splits["permissive"][split])[0]
+    for name in ("daily-life", "daily-life-2", "tatoeba-back"):
+        assert not everyday & {text_key(source) for source, _ in read(name)}
+
+
+def everyday_sentences():
+    names = ("everyday.zh.txt", "everyday50.zh.txt", "everyday50b.zh.txt")
+    return [line for name in names for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
 
 
 def read(name):
@@ -194,9 +198,8 @@ def test_sentences_of_daily_life_are_whole_and_no_relatives_of_the_everyday_ones
         assert len({text_key(pair[side]) for pair in pairs}) == len(pairs) > 80_000
     assert not [pair for pair in pairs if not re.search(r"[。？！”…]$", pair.source) or pair.source.isascii()]
     assert not [pair for pair in pairs if not re.search(r"[.?!\"”…']$", pair.target)]
-    names = ("everyday.zh.txt", "everyday50.zh.txt", "everyday50b.zh.txt")
-    everyday = [line for name in names for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
-    assert Relatives([Pair(line, "") for line in everyday], ("zh", "en")).others(pairs) == pairs
+    everyday = [Pair(line, "") for line in everyday_sentences()]
+    assert Relatives(everyday, ("zh", "en")).others(pairs) == pairs
     trained = {pair[:2] for pair in splits["permissive"]["train"]}
     assert len(trained & {pair[:2] for pair in pairs}) < 50, "but for what another corpus says in the same words"
 

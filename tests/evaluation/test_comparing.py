@@ -108,6 +108,9 @@ def test_ahead_is_who_is_so_by_all_three_in_one_sentence():
     (sentence,) = verdicts(more, by_latencies(more))
     assert sentence.startswith("grid against wait-k, BLEU at equal AL, YAAL, SWF: ")
     assert "behind by all three at θ=0.9" in sentence
+    scores = [*GRID, three("waitk", 9, 25, 3.9, 7, 45)]  # better, but by YAAL slower than the grid was
+    (sentence,) = verdicts(scores, by_latencies(scores))
+    assert sentence == "grid against wait-k, BLEU at equal AL, YAAL, SWF: not to be compared by all three at k=9"
     scores = [*GRID, three("offline", None, 26, 10, None, 0)]
     (sentence,) = verdicts(scores, by_latencies(scores))
     assert sentence == "grid against offline, BLEU at equal AL, YAAL, SWF: not to be compared by all three"

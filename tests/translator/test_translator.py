@@ -306,6 +306,15 @@ def test_a_cancelled_call_that_failed_is_a_warning_of_the_next_one(translator, a
     assert "cancelled" not in "".join(warnings[1:])
 
 
+def test_a_text_in_another_script_is_a_warning(translator):
+    warnings = []
+    with translator.stream(on_warning=warnings.append) as stream:
+        stream.feed("How are you, my friend? How old are you now?")
+        stream.finish()
+    assert len(warnings) == 1
+    assert warnings[0].startswith("'How are you, my friend?' is not in the script of the model's source language, zh")
+
+
 def test_an_async_stream_stays_in_its_event_loop(translator, alone):
     stream = translator.async_stream()
     asyncio.run(stream.feed(TEXTS[5]))
