@@ -59,7 +59,7 @@ def keys(pairs):
 
 
 def test_the_box_is_small_and_has_no_other_file():
-    assert sum(path.stat().st_size for path in DATA.rglob("*.*")) <= 22e6
+    assert sum(path.stat().st_size for path in DATA.rglob("*.*")) <= 24e6
     others = {"README.md", "LICENSES.md", "everyday.zh.txt", "everyday50.zh.txt", "everyday50b.zh.txt", "de-en"}
     assert {path.name for path in DATA.iterdir()} == others | {path.name for path in FILES.values()}
     assert {path.name for path in GERMAN.parent.iterdir()} == {"README.md", GERMAN.name, CHINESE_HELD_OUT.name}
@@ -201,7 +201,7 @@ def test_sentences_of_daily_life_are_whole_and_no_relatives_of_the_everyday_ones
     everyday = [Pair(line, "") for line in everyday_sentences()]
     assert Relatives(everyday, ("zh", "en")).others(pairs) == pairs
     trained = {pair[:2] for pair in splits["permissive"]["train"]}
-    assert len(trained & {pair[:2] for pair in pairs}) < 50, "but for what another corpus says in the same words"
+    assert len(trained & {pair[:2] for pair in pairs}) < 100, "but for what another corpus says in the same words"
 
 
 def test_a_path_of_the_repository_is_found_from_anywhere(monkeypatch, tmp_path):
