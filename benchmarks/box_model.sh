@@ -64,7 +64,8 @@ everyday=data/everyday.${model%-*}.txt
 if [[ -f $everyday && -z ${DRY_RUN:-} ]]; then
     translated=$(python translate.py "model_folder=$(quoted "$INTO")" < "$everyday")
     {
-        printf '\n%s\n' '## Everyday sentences, as they come' 'They were chosen before any model was trained; who named the domains of daily-life and daily-life-2 knew them.' ''
+        printf '\n%s\n' '## Everyday sentences, as they come' \
+            'Chosen before any model was trained; who named the domains of daily-life and daily-life-2 knew them.' ''
         printf '| source | translation |\n| --- | --- |\n'
         paste -d '|' "$everyday" <(echo "$translated") | sed 's/|/ | /; s/^/| /; s/$/ |/'
     } >> "$INTO/README.md"
