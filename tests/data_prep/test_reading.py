@@ -202,7 +202,7 @@ def test_a_file_cut_short_is_an_error_that_names_it_and_the_pairs_read(tmp_path:
 
 @pytest.mark.parametrize("packing", [".gz", ".xz", ".zst"])
 def test_a_file_that_is_not_what_its_suffix_says_is_an_error(tmp_path: Path, packing: str) -> None:
-    with pytest.raises(ValueError, match="damaged or cut short .*fetch it again"):
+    with pytest.raises(ValueError, match=r"damaged or cut short .*fetch it again"):
         read(write(tmp_path / f"b.tsv{packing}", b"\0\0" + tsv(PAIRS)))
     with pytest.raises(ValueError, match=r"text, not compressed as its name says .*; rename it"):
         read(write(tmp_path / f"a.tsv{packing}", tsv(PAIRS)))
