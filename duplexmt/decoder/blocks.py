@@ -182,3 +182,8 @@ def repeated(tokens: Tensor, at: Tensor) -> Tensor:
     """`tokens[at]`, whose gradient is summed in at least float32: a GPU would round each addition to half precision."""
     wide = tokens.float() if tokens.dtype in (torch.float16, torch.bfloat16) else tokens
     return wide.index_select(0, at).to(tokens.dtype)
+
+
+def spread(values: Tensor, slots: Tensor, size: int) -> Tensor:
+    """`[n, …]` written to distinct slots of a zero tensor `[size, …]`."""
+    return values.new_zeros(size, *values.shape[1:]).index_copy(0, slots, values)

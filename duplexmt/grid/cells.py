@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..data.batch import each_tensor
-from ..decoder.blocks import repeated
+from ..decoder.blocks import repeated, spread
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,3 @@ class Cells:
     def row_0(self, states: Tensor) -> Tensor:
         """Target states of row x = 0, `[N, …]` → `[T, …]`; what is given by token already stays as it is."""
         return states if len(states) == len(self.y) else states.index_select(0, self.columns.start)
-
-
-def spread(values: Tensor, slots: Tensor, size: int) -> Tensor:
-    """`[n, …]` written to distinct slots of a zero tensor `[size, …]`."""
-    return values.new_zeros(size, *values.shape[1:]).index_copy(0, slots, values)

@@ -9,7 +9,8 @@ stream that does not depend on `y` (source) or on `x` (target) may come by token
 import torch
 from torch import Tensor
 
-from .cells import Cells, Lines, spread
+from ..decoder.blocks import spread
+from .cells import Cells, Lines
 from .prefix_softmax import causal_attention, merge
 from .scan import hadamard_attention
 

@@ -19,9 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..decoder.blocks import spread
 from ..kernels.products import at_least_float32
 from ..kernels.triton_use import proves_itself, use_triton, with_gradients
-from .cells import Cells, Lines, spread
+from .cells import Cells, Lines
 
 
 def joint_scan(scores: Tensor, v: Tensor, self_ctx: Tensor, self_lse: Tensor, lines: Lines) -> Tensor:

@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..data.batch import Batch, Example, each_tensor
+from ..decoder.blocks import spread
 from ..decoder.decoder_options import MULTI_PATH
 from ..decoder.layout import Layout
 from ..decoder.schedules import drawn_delays, visible_source
-from ..grid.cells import Cells, spread
+from ..grid.cells import Cells
 from .rows import WHOLE, DrawnRows, drawn_of_pair, drawn_points, drawn_rows, reach, stretches
 
 Size = tuple[int, int]  # tokens of a packed list, and wanted states
