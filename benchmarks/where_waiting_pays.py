@@ -24,8 +24,7 @@ from duplexmt.drawing.table import summary
 from duplexmt.evaluation.aligned import learnt_pairs, words_of
 from duplexmt.evaluation.comparing import comparisons
 from duplexmt.evaluation.decoding import data_of_models
-from duplexmt.evaluation.results import by_tokenisation, give_names, of_one_test_set
-from duplexmt.evaluation.scoring import score
+from duplexmt.evaluation.results import by_tokenisation, give_names, of_one_test_set, score
 from duplexmt.evaluation.seeds import mean_over_seeds
 from duplexmt.metrics.alignment import word_alignments
 

@@ -8,8 +8,8 @@ from typing import Any
 from ..common.pair import Pair
 from ..corpus.evaluation_files import read_evaluation_file, simplifies_sources
 from ..metrics.alignment import WordPair, anticipation_rate, hallucination_rate, word_alignments
+from ..metrics.latency import delays_in_units
 from ..metrics.units import Unit, split_units, text_unit
-from .timed import delays_in_units
 from .translation import Record
 
 REFERENCES = "references"  # learnt from alone

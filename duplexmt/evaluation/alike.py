@@ -9,7 +9,7 @@ from data_prep.relatives import RELATED
 
 from ..common.files import write_whole
 from ..corpus.overlap import LEAST
-from .scoring import Scores
+from .scores import Scores
 from .translation import Record
 
 LIKENESS = "likeness.json"

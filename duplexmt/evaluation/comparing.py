@@ -15,7 +15,7 @@ from ..metrics.bootstrap import (
     quality_at_latency,
     shared_range,
 )
-from .scoring import QUALITY, Scores
+from .scores import QUALITY, Scores
 
 LATENCIES = ("AL", "YAAL", "SWF")  # by all of which one is ahead, or is not
 AHEAD, LEVEL, BEHIND, OPEN = "ahead", "level", "behind", "open"

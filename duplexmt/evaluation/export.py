@@ -6,11 +6,10 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..metrics.latency import computation_aware_delays
+from ..metrics.latency import computation_aware_delays, in_units
 from ..metrics.quality import bleu_tokenizer
 from ..metrics.units import text_unit
 from .decoding import TOLD_LENGTH, Point
-from .timed import in_units
 from .translation import Record
 
 LOG, REFERENCES = "instances.log", "references.txt"

@@ -30,7 +30,7 @@ from .points import (
     point_of,
     points_of,
 )
-from .scoring import score
+from .results import score
 from .search import TOLERANCE, find_theta
 
 log = logging.getLogger("evaluate")

@@ -1,25 +1,49 @@
-"""What an evaluation's folder shows in the end: scores of all its hypotheses, tables, comparisons and the figure."""
+"""What an evaluation's folder shows in the end: scores of all its hypotheses, tables, comparisons and the figure.
+
+Latency is in model tokens, as in the paper; columns marked `c/w` are in the field's units (characters in and words out
+for Chinese → English; the languages decide).
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ..drawing.claims import check_claims
 from ..drawing.latex import HIGHER, LOWER, to_latex
 from ..drawing.pareto import latencies_figure, pareto_figure
 from ..drawing.table import summary, to_markdown, write_tables
+from ..metrics.bootstrap import interval, resample_weights, resampled_mean
+from ..metrics.latency import COMPUTATION_AWARE_METRICS, SENTENCE_METRICS, in_tokens, in_units, real_time_factor
 from ..metrics.neural import Translation, neural_scores
+from ..metrics.quality import corpus_statistics
+from ..metrics.units import text_unit
 from .aligned import aligned_rates
 from .alike import read_likeness, relatives_rows, scored_apart
 from .alike import shown as shown_apart
 from .comparing import by_latencies, comparisons, curve_means, curves, verdicts
-from .decoding import DECODING, SCORED, TOLD_LENGTH, TRAINED_AS, TRAINED_K, Decoding, check_models, data_of_models
+from .decoding import (
+    DECODING,
+    SCORED,
+    TOLD_LENGTH,
+    TRAINED_AS,
+    TRAINED_K,
+    Decoding,
+    Point,
+    check_models,
+    data_of_models,
+)
 from .export import export
-from .scoring import QUALITY, Scores, in_order, latency_rows, name_points, result_rows, score
+from .scores import QUALITY, Scores, in_order, name_points
 from .seeds import mean_over_seeds
 from .translation import Record
 
 NEURAL = ("COMET", "BLEURT")
+ALIGNED = ("AR", "HR")  # where an aligner was asked
+COLUMNS = (  # of the main table, after quality
+    *("AL", "AL_all", "YAAL", "YAAL %", "SWF", "AP", "FRL", *ALIGNED, "RTF"),
+    *("tokens", "reference", "source", "empty", "cut off", "calls", "sentences"),
+)
 KINDS = ("md", "csv", "json")
 LENGTHS = {
     True: "told lengths (told_length=true): the anchor is each source's true length, which nobody live can know",
@@ -118,6 +142,87 @@ def write_results(
     return scores, write_all(scores, into, caption, notes, claims), troubles
 
 
+def score(
+    records: Sequence[Record],
+    source_language: str,
+    target_language: str,
+    *,
+    source_rate: float,
+    neural: Mapping[str, Sequence[float]] | None = None,
+    aligned: Mapping[str, float | None] | None = None,
+    resamples: int = 0,
+    point: Point | None = None,
+) -> Scores:
+    """Quality and latency of one system at one setting on one test set.
+
+    Args:
+        records: as `evaluation.translate` makes them, in the order of the test set.
+        source_rate: characters (or words) of the source a second, for computation-aware latency.
+        neural: scores by sentence, 0..100, of metrics from another environment.
+        aligned: AR and HR, where an aligner was asked (`aligned.aligned_rates`).
+        resamples: of the bootstrap; 0 for none.
+
+    Returns:
+        Scores without names; `notes` to print below the table.
+
+    Raises:
+        ValueError: for what the metrics refuse.
+    """
+    statistics = corpus_statistics(
+        [record["text"] for record in records], [record["references"] for record in records], target_language
+    )
+    timed = in_tokens(records, source_language, source_rate)
+    tokens = timed.latency()
+    source_unit, target_unit = text_unit(source_language), text_unit(target_language)
+    units = in_units(records, source_unit, target_unit, source_rate)
+    in_words = units.latency()
+    quality = {name: fmean(values) for name, values in (neural or {}).items()}
+    quality |= {name: found.score() for name, found in statistics.items()}
+    seconds = [record["seconds"] for record in records]
+    row: dict[str, Any] = {
+        **{name: quality[name] for name in QUALITY if name in quality},
+        **timed.columns(tokens),
+        **{f"{name} c/w": value for name, value in units.columns(in_words).items()},
+        **(aligned or {}),
+        "seconds": fmean(seconds),
+        "RTF": real_time_factor(seconds, units.source_lengths, source_rate),
+        "tokens": fmean(len(record["tokens"]) for record in records),
+        "reference": fmean(timed.reference_lengths),
+        "source": fmean(timed.source_lengths),
+        "empty": sum(not record["delays"] for record in records),
+        "cut off": sum(record["stopped"] != "end_token" for record in records),
+        "calls": calls_a_token(records),
+        "sentences": len(records),
+    }
+    samples = {}
+    if resamples and len(records) > 1:  # one sentence alone says nothing of the spread
+        weights = resample_weights(len(records), resamples)
+        samples = {name: found.resampled(weights) for name, found in statistics.items()}
+        samples |= {name: resampled_mean(values, weights) for name, values in (neural or {}).items()}
+        samples |= timed.resampled(tokens, weights)
+        samples |= {f"{name} c/w": values for name, values in units.resampled(in_words, weights).items()}
+    rate = f"{source_rate:g} {source_unit}s a second"
+    notes = [
+        "; ".join(f"{name} {found.signature}" for name, found in statistics.items()),
+        f"latency in model tokens, c/w in source {source_unit}s and target {target_unit}s; AL, LAAL, AP, DAL and ATD "
+        "as in SimulEval, FRL its StartOffset, AL_all the mean lag over all tokens (the paper's AL); by the first "
+        "reference; empty hypotheses left out",
+        "YAAL, as in OmniSTEval, over what was written before the source had ended: YAAL % of the sentences have such "
+        "tokens, SWF % of all tokens are such",
+        f"AL_CA, LAAL_CA and YAAL_CA with computing time, RTF seconds of it a second of source, the source arriving at "
+        f"{rate}; seconds: computation a sentence (in a batch, the wall clock of the steps it took part in)",
+    ]
+    return Scores("", "", row, samples, notes, point)
+
+
+def calls_a_token(records: Sequence[Record]) -> float | None:
+    """Calls of the model for a token written; None of hypotheses whose calls nobody counted."""
+    tokens = sum(len(record["tokens"]) for record in records)
+    if not tokens or any("calls" not in record for record in records):
+        return None
+    return float(sum(record["calls"] for record in records) / tokens)
+
+
 def of_one_test_set(folders: Sequence[Path]) -> list[Decoding]:
     """The evaluations in these folders.
 
@@ -214,6 +319,33 @@ def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequenc
         write_tables(checked, into, "claims", f"Claims of Section VI-B; {caption}")
         shown.append(to_markdown(checked, "Claims of Section VI-B"))
     return "\n\n".join([*shown, "\n".join(notes)])
+
+
+def result_rows(scores: Sequence[Scores]) -> list[dict[str, Any]]:
+    """The main table: quality with half the width of its 95 % interval (of several trainings their standard deviation,
+    too), and latency in model tokens."""
+    rows = []
+    for entry in scores:
+        row: dict[str, Any] = {"system": entry.system, "setting": entry.setting} | entry.row
+        for name in QUALITY:
+            if name in entry.row and name in entry.samples:
+                middle = interval(entry.samples[name])
+                row[f"{name} ±"] = None if middle is None else (middle[1] - middle[0]) / 2
+        row |= {f"{name} sd": deviation for name, deviation in entry.spread.items()}
+        rows.append(row | ({"trainings": len(entry.models)} if entry.models else {}))
+    quality = [column for name in QUALITY for column in (name, f"{name} ±", f"{name} sd")]
+    known = [c for c in (*quality, *COLUMNS, "trainings") if any(c in row for row in rows)]
+    return [{column: row.get(column) for column in ("system", "setting", *known)} for row in rows]
+
+
+def latency_rows(scores: Sequence[Scores]) -> list[dict[str, Any]]:
+    """Every latency metric in both units."""
+    names = [*SENTENCE_METRICS, *COMPUTATION_AWARE_METRICS, "YAAL %", "SWF"]
+    columns = [*names, *[f"{name} c/w" for name in names], "seconds", "RTF"]
+    return [
+        {"system": entry.system, "setting": entry.setting} | {name: entry.row[name] for name in columns}
+        for entry in scores
+    ]
 
 
 def check_told_alike(scores: Sequence[Scores]) -> None:

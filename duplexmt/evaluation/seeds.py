@@ -19,7 +19,7 @@ import numpy as np
 
 from ..metrics.bootstrap import SEED, Array
 from .decoding import Point
-from .scoring import QUALITY, Scores
+from .scores import QUALITY, Scores
 
 SPREAD = (*QUALITY, "AL")  # columns whose standard deviation over trainings is kept
 

@@ -1,4 +1,4 @@
-"""Latency metrics over token delays, and their conversion to characters and words. No torch here.
+"""Latency metrics over delays, of a sentence and of a corpus, in tokens or in characters and words. No torch here.
 
 Symbols, as in SimulEval's `latency_scorer.py`:
 
@@ -15,11 +15,13 @@ milliseconds; between texts it has no clock.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from statistics import fmean
+from typing import Any, NamedTuple
 
-from duplexmt.metrics.units import check_rising
+from .bootstrap import Array, resampled_mean, resampled_share
+from .units import Unit, check_rising, count_units, delays_in_characters_and_words, last_tokens, text_unit
 
 
 def average_lagging(delays: Sequence[float], source_length: float, reference_length: float) -> float:
@@ -238,3 +240,76 @@ def check_sentence(delays: Sequence[float], source_length: float, reference_leng
 def _lags(delays: Sequence[float], step: float) -> list[float]:
     """`d_i - (i - 1) step`: how far each delay is behind a writer that takes `step` of the source a token."""
     return [float(delay) - index * step for index, delay in enumerate(delays)]
+
+
+RESAMPLED = ("AL", "AL_all", "YAAL", "AP", "FRL")  # and SWF: those that have an interval
+Values = dict[str, list[float | None]]  # a metric of each sentence, by name
+
+
+class Timed(NamedTuple):
+    """A corpus as latency metrics take it, in one unit of source and one of target; lengths by the first reference."""
+
+    delays: list[list[int]]
+    elapsed: list[list[float]]  # seconds of computation until each unit of target was written
+    source_lengths: list[int]
+    reference_lengths: list[int]
+    rates: list[float]  # units of source a second
+
+    def latency(self) -> Values:
+        """Each metric for each sentence, None for empty hypotheses."""
+        found = sentence_latency(self.delays, self.source_lengths, self.reference_lengths)
+        for delays, elapsed, S, R, rate in zip(*self, strict=True):
+            late = computation_aware_delays(delays, elapsed, rate)
+            for name, metric in COMPUTATION_AWARE_METRICS.items():
+                found.setdefault(name, []).append(metric(late, S, R) if late else None)
+        return found
+
+    def columns(self, latency: Values) -> dict[str, float | None]:
+        """Means of `latency`; of how many sentences there is a YAAL, and of how many units SWF tells."""
+        return {
+            **{name: mean_of_known(values) for name, values in latency.items()},
+            "YAAL %": coverage(latency["YAAL"]),
+            "SWF": words_before_end(self.delays, self.source_lengths),
+        }
+
+    def resampled(self, latency: Values, weights: Array) -> dict[str, Array]:
+        """What `columns` has of `RESAMPLED`, of each resample `[B]`; `weights [B, n]` from `resample_weights`."""
+        before = [bisect_left(delays, length) for delays, length in zip(self.delays, self.source_lengths, strict=True)]
+        found = {name: resampled_mean(latency[name], weights) for name in RESAMPLED}
+        return found | {"SWF": resampled_share(before, [len(delays) for delays in self.delays], weights)}
+
+
+def in_tokens(records: Sequence[Mapping[str, Any]], source_language: str, source_rate: float) -> Timed:
+    """In model tokens; `source_rate` are characters (or words, as the language's code says) of the source a second."""
+    unit = text_unit(source_language)
+    lengths = [len(record["source_tokens"]) for record in records]
+    return Timed(
+        [record["delays"] for record in records],
+        [record["elapsed"] for record in records],
+        lengths,
+        [record["reference_lengths"][0] for record in records],
+        [  # the same speech, counted in tokens
+            source_rate * length / max(1, count_units(record["source"], unit))
+            for record, length in zip(records, lengths, strict=True)
+        ],
+    )
+
+
+def in_units(records: Sequence[Mapping[str, Any]], source_unit: Unit, target_unit: Unit, source_rate: float) -> Timed:
+    """In characters, words or pieces; a unit of target has delay and time of the token that completes it."""
+    return Timed(
+        [delays_in_units(record, source_unit, target_unit) for record in records],
+        [
+            [record["elapsed"][index] for index in last_tokens(record["text"], record["token_ends"], target_unit)]
+            for record in records
+        ],
+        [count_units(record["source"], source_unit) for record in records],
+        [count_units(record["references"][0], target_unit) for record in records],
+        [source_rate] * len(records),
+    )
+
+
+def delays_in_units(record: Mapping[str, Any], source_unit: Unit, target_unit: Unit) -> list[int]:
+    """Of one record: for each unit of the hypothesis, the units of source read when it was written."""
+    source, target = (record["source"], record["source_token_ends"]), (record["text"], record["token_ends"])
+    return delays_in_characters_and_words(*source, *target, record["delays"], source_unit, target_unit)

@@ -9,7 +9,7 @@ from typing import Any
 from ..drawing.table import read_json
 from ..evaluation.decoding import DECODING, Decoding, Point, model_digest
 from ..evaluation.results import evaluations_in
-from ..evaluation.scoring import name_points
+from ..evaluation.scores import name_points
 from ..evaluation.translation import Record
 from ..model_folder.manifest import read_manifest
 from .page import Figure, Results

@@ -14,7 +14,7 @@ from ..decoder.schedules import shown_delay
 from ..drawing.training_figure import read_run_curves
 from ..evaluation.decoding import DECODING, Setting, model_digest
 from ..evaluation.results import evaluations_in
-from ..evaluation.scoring import run_of
+from ..evaluation.scores import run_of
 from ..evaluation.translation import Record, translate_pairs
 from ..model_folder.artifact import ModelFolder, corpus_name, load_model_folder
 from ..model_folder.manifest import MANIFEST, read_manifest

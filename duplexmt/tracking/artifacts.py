@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..evaluation.comparing import curves
-from ..evaluation.scoring import QUALITY, Scores, latency_rows, result_rows
+from ..evaluation.results import latency_rows, result_rows
+from ..evaluation.scores import QUALITY, Scores
 
 log = logging.getLogger(__name__)
 SCATTER = "wandb/scatter/v0"  # W&B's own chart, on every server; `duplexmt.tracking.dashboard` brings a better one

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import where_waiting_pays
 from benchmarks.where_waiting_pays import crossing, main, thirds
-from duplexmt.evaluation.scoring import Scores
+from duplexmt.evaluation.scores import Scores
 
 from ..scripted import evaluated, point
 

@@ -3,7 +3,7 @@
 import pytest
 
 from duplexmt.drawing.latex import HIGHER, LOWER, escape, to_latex
-from duplexmt.evaluation.scoring import SHOWN
+from duplexmt.evaluation.scores import SHOWN
 
 ROWS = [
     {"system": "offline", "setting": "—", "COMET": 63.85, "AL_all": 9.39},

@@ -10,7 +10,7 @@ import evaluate
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.alike import BANDS, read_likeness
 from duplexmt.evaluation.decoding import SCORED, Decoding
-from duplexmt.evaluation.scoring import score
+from duplexmt.evaluation.results import score
 from duplexmt.model_folder.artifact import save_model_folder
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest, write_manifest
 

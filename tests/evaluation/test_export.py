@@ -7,8 +7,7 @@ import subprocess
 import pytest
 
 from duplexmt.evaluation.export import export
-from duplexmt.evaluation.results import write_results
-from duplexmt.evaluation.scoring import score
+from duplexmt.evaluation.results import score, write_results
 from duplexmt.evaluation.translation import translate_pairs
 
 from ..helpers import METRICS_PYTHON, as_pairs, needs_metrics_environment, tiny_tokenizer

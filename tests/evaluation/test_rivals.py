@@ -8,7 +8,7 @@ import evaluate
 import translate
 from duplexmt.config import EvaluateSettings
 from duplexmt.evaluation.decoding import Decoding, Point
-from duplexmt.evaluation.scoring import name_points
+from duplexmt.evaluation.scores import name_points
 from duplexmt.model_folder.manifest import read_manifest, write_manifest
 
 from ..helpers import tiny_prefix, tiny_tokenizer

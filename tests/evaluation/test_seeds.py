@@ -8,7 +8,7 @@ import pytest
 
 from duplexmt.evaluation.comparing import comparisons
 from duplexmt.evaluation.results import write_results
-from duplexmt.evaluation.scoring import Scores
+from duplexmt.evaluation.scores import Scores
 from duplexmt.evaluation.seeds import mean_over_seeds
 from duplexmt.metrics.bootstrap import interval, resample_weights
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from duplexmt.evaluation.scoring import Scores, in_order, latency_rows, name_points, result_rows, score
+from duplexmt.evaluation.results import latency_rows, result_rows, score
+from duplexmt.evaluation.scores import Scores, in_order, name_points
 from duplexmt.evaluation.translation import translate_pairs
 
 from ..helpers import as_pairs, tiny_tokenizer
