@@ -85,7 +85,7 @@ def train(
     from duplexmt.training.run import build_trainer
 
     L.seed_everything(cfg.training.seed, verbose=False)
-    sizes = {name: getattr(cfg.data, name) for name in ("batch_size", "batch_cells", "batch_tokens")}
+    sizes = {name: getattr(cfg.data, name) for name in ("batch_size", "batch_tokens")}
     sizes["batch_tokens"] = packed_tokens(cfg)
     trainer_settings, batches = share_batches(asdict(cfg.trainer), sizes)
     trainer = build_trainer(
@@ -132,7 +132,7 @@ def run(
     prepared, tokens = corpus_of(cfg, folder)
     seed, packed = cfg.training.seed, batches["batch_tokens"]
     planner = None if packed is None else planner_of(cfg, tokens)
-    datamodule = GridDataModule(prepared, tokens, **batches, seed=seed, rows=cfg.training.rows, planner=planner)
+    datamodule = GridDataModule(prepared, tokens, **batches, seed=seed, planner=planner)
     datamodule.check_validation(trainer)
     backbone = backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision)
     module = module_of(cfg, backbone, prepared.tokenizer, tokens)
@@ -282,7 +282,7 @@ def packed_tokens(cfg: TrainSettings) -> int | None:
         check_not_packed(cfg.data.batch_tokens)
         return None
     cuda = torch.cuda.is_available() and cfg.trainer.accelerator in ("auto", "gpu", "cuda")
-    return settled_batch_tokens(cfg.data.batch_tokens, cfg.data.batch_cells, cuda)
+    return settled_batch_tokens(cfg.data.batch_tokens, cuda)
 
 
 def planner_of(cfg: TrainSettings, tokens: Any) -> Any:

@@ -344,13 +344,13 @@ def clock(case: Case, folder: Path, draw: random.Random) -> None:
 def all_cases(quick: bool) -> list[Case]:
     """In the order in which they are begun: what is done, to what, and whether the quick campaign has it."""
     table: list[tuple[str, bool, Callable[..., None], dict[str, Any]]] = []
-    for system, *ways in product(SYSTEMS, ("linear", "constant"), ("1", "cores"), (1, 2), (None, 4000)):
-        schedule, devices, accumulate, cells = ways
-        names = ("training.schedule", "trainer.devices", "trainer.accumulate_grad_batches", "data.batch_cells")
+    for system, *ways in product(SYSTEMS, ("linear", "constant"), ("1", "cores"), (1, 2), (None, 4096)):
+        schedule, devices, accumulate, tokens = ways
+        names = ("training.schedule", "trainer.devices", "trainer.accumulate_grad_batches", "data.batch_tokens")
         usual = ("linear", "1", 1, None)  # which all other cases have, too
         unusual = [f"{name}={way}" for name, way, own in zip(names, ways, usual, strict=True) if way != own]
-        name = f"kill train {system} {schedule} devices={devices} accumulate={accumulate} cells={cells}"
-        few = (schedule, accumulate, cells) == ("linear", 1, None) and (devices == "1" or system == "grid")
+        name = f"kill train {system} {schedule} devices={devices} accumulate={accumulate} tokens={tokens}"
+        few = (schedule, accumulate, tokens) == ("linear", 1, None) and (devices == "1" or system == "grid")
         command = ["train.py", *SMALL, *SYSTEMS[system], *unusual]
         table.append((name, few, kill, {"command": command, "kills": 2 if quick else 5}))
     for system, knob in (("grid", "policy.theta=[0.3,0.5,0.7]"), ("waitk", "k=[1,3]")):

@@ -6,7 +6,7 @@ Nothing here imports torch, so that `--help` and configuration errors are immedi
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from omegaconf.errors import ConfigKeyError
 
 import data_prep
 
+from .corpus.corpus_settings import CorpusSettings
 from .decoder.decoder_options import FROZEN, RECOMPUTE, check_anchor, check_k, check_quantize, check_trained_k
 from .grid.grid_options import rows_stand_alone
 from .policy.decoding_options import (
@@ -109,46 +110,18 @@ WHERE = tuple(dict.fromkeys(name for names in OF_CORPUS.values() for name in nam
 
 
 @dataclass
-class DataConfig:
+class DataConfig(CorpusSettings):
     """Corpus, languages, tokenizer and batches."""
 
-    corpus: str  # builtin | pairs | pairs_folder | wmt21_zhen | recorded (evaluate: as the model folder says)
-    path: str | None = None  # one corpus, of which validation and test pairs are held out
-    train_path: str | None = None  # or a file each
-    validation_path: str | None = None  # used whole, as test_path is
-    test_path: str | None = None  # evaluate: another test set
-    root: str | None = None  # wmt21_zhen: folder of the raw files
-    prepared: str | None = None  # folder for the cleaned files; null: ROOT/prepared
-    cleaning: str = "paper"  # a preset of data_prep/conf/cleaning: paper | strict
-    sources: list[str] | None = None  # of wmt21_zhen or pairs_folder, by name; null: all
-    exclude: list[str] = field(default_factory=list)  # pairs_folder: patterns of test files, never trained on
-    held_out: list[str] = field(default_factory=list)  # pairs_folder: files to hold test_size, validation_size pairs of
-    source_field: Any = 0  # column number, or field name (dotted path) of JSONL and data sets
-    target_field: Any = 1  # likewise
-    source_language: str = "zh"  # of two letters
-    target_language: str = "en"  # likewise
-    licence: str = "unknown"  # of the data, for the model card
     tokenizer: str | None = None  # folder or Hugging Face name (a backbone's own); null: a BPE trained on the data
-    vocab_size: int = 8000  # of a trained BPE
+    licence: str = "unknown"  # of the data, for the model card
     end_token: str | None = None  # null: the tokenizer's eos
     seed_token: str | None = None  # null: the tokenizer's bos, else <|im_start|>, else eos
-    segmentation: str = "tokens"  # of the source: the tokenizer's tokens, or characters (each tokenised by itself)
     copy_tokens: int = 0  # target tokens for what is copied from the source whole (data/copying.py); with Chinese, 8
-    context_tokens: int = 0  # of the previous sentence, read before the source and not scored
-    context_separator: str = "|||"  # with context_tokens: "previous sentence|||source" in the source column
     source_prefix: str = ""  # read before the text, and not scored
     target_prefix: str = ""  # likewise
-    max_tokens: int | None = 32  # of either text, without end and seed token
-    train_size: int | None = None  # uniform sample; null: all
-    joined_tokens: int | None = None  # also train on two short pairs as one, of at most so many tokens; null: on none
-    copies: float = 0  # also train on so many pairs for each one with something drawn to be copied (corpus/copies.py)
-    train_on_relatives: bool = False  # true: on near repetitions of held-out pairs, too, to repeat an older table
-    validation_size: int = 1000  # pairs held out
-    test_size: int = 1000  # likewise
     batch_size: int = 16  # pairs, on each device
-    batch_cells: int | None = None  # cells (of training.rows alone) on each device, in place of a number of pairs
     batch_tokens: Any = "auto"  # of the list a batch is packed into, in place of either; auto: 8192 on CUDA, else null
-    seed: int = 1  # of what is held out, drawn and mixed
 
     def __post_init__(self) -> None:
         if self.corpus not in ("builtin", "pairs", "pairs_folder", "wmt21_zhen", "recorded"):
@@ -198,17 +171,11 @@ class DataConfig:
                 f"data.joined_tokens={self.joined_tokens}: joined texts may not be longer than "
                 f"data.max_tokens={self.max_tokens}; lower the one, or raise the other"
             )
-        _check_limit("data.batch_cells", self.batch_cells, null="batch_size pairs")
         tokens, least = self.batch_tokens, 2 * ROUND
         if tokens not in ("auto", None) and (type(tokens) is not int or tokens < least or tokens % ROUND):
             raise ValueError(
                 f"data.batch_tokens={tokens}: must be a multiple of {ROUND}, at least {least}, such as 8192, or auto, "
                 "or null for data.batch_size pairs"
-            )
-        if tokens not in ("auto", None) and self.batch_cells is not None:
-            raise ValueError(
-                f"data.batch_tokens={tokens} with data.batch_cells={self.batch_cells}: a batch has one size; give one "
-                "of them, and null for the other"
             )
         _check_one_of("data.segmentation", self.segmentation, "tokens", "characters")
         if self.context_tokens < 0 or not self.context_separator:
@@ -819,8 +786,9 @@ def recorded_data(recorded: dict[str, Any], given: DataConfig, arguments: Iterab
     """
     if given.corpus != "recorded":
         return given
-    recorded = {"train_on_relatives": True} | recorded  # which models made before December 2026 were
     defaults = DataConfig(corpus="recorded")
+    recorded = {name: value for name, value in recorded.items() if hasattr(defaults, name)}  # but what is none now
+    recorded = {"train_on_relatives": True} | recorded  # which models made before December 2026 were
     named = {argument.partition("=")[0].lstrip("+") for argument in arguments}
     changed = {
         entry.name: getattr(given, entry.name)

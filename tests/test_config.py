@@ -514,7 +514,7 @@ def test_a_value_that_breaks_its_rule_is_refused_with_value_and_rule(entry_point
     ("rule", "given"),
     [
         ("at least 1", "train probes.every_n_steps=0 probes.max_tokens=0 data.max_tokens=0 data.train_size=0"),
-        ("at least 1", "train data.joined_tokens=0 data.batch_size=0 data.batch_cells=0 data.validation_size=0"),
+        ("at least 1", "train data.joined_tokens=0 data.batch_size=0 data.validation_size=0"),
         ("at least 1", "train trainer.accumulate_grad_batches=0 trainer.check_val_every_n_epoch=0"),
         ("at least 1", "train trainer.log_every_n_steps=0"),
         ("at least 1", "train model.lora.rank=0 model.lora.alpha=0"),
@@ -937,7 +937,6 @@ def test_only_the_first_process_of_torchrun_has_a_folder_named_by_the_time(monke
         ("data.batch_tokens=1000", r"data.batch_tokens=1000: must be a multiple of 128, at least 256"),
         ("data.batch_tokens=128", r"data.batch_tokens=128: must be a multiple of 128, at least 256"),
         ("data.batch_tokens=many", r"data.batch_tokens=many: must be a multiple of 128"),
-        ("data.batch_tokens=8192 data.batch_cells=100", r"with data.batch_cells=100: a batch has one size"),
         ("training.compile=maybe", r"training.compile='maybe': must be auto, true or false"),
     ],
 )

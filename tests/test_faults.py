@@ -43,7 +43,7 @@ def campaign(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["kill train grid linear devices=1 accumulate=1 cells=None", "flip checkpoint grid"])
+@pytest.mark.parametrize("name", ["kill train grid linear devices=1 accumulate=1 tokens=None", "flip checkpoint grid"])
 def test_after_a_fault_the_result_is_the_undisturbed_one_or_the_error_names_the_file(name, campaign, quick):
     (case,) = (case for case in faults.all_cases(quick=True) if case.name == name)
     fewer = {"kills": 1} if name.startswith("kill") else {}

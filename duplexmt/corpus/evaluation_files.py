@@ -29,33 +29,26 @@ def clean_source(text: str, data: Mapping[str, Any]) -> str:
 
 
 def read_evaluation_file(
-    path: str,
-    *,
-    source_field: int | str,
-    target_field: int | str,
-    source_language: str,
-    target_language: str,
-    context_separator: str | None = None,
-    simplified: bool = False,
+    path: str, data: Mapping[str, Any], separator: str | None = None, simplified: bool = False
 ) -> tuple[list[Pair], Report]:
     """The pairs of a test set, whole and in order: sources are cleaned as in training, references left as they are.
 
-    With `simplified`, which `simplifies_sources` tells of a model, traditional characters of sources, too.
-    Lines that are no pair (empty, one-sided, not UTF-8, …) are left out and reported. `context_separator`: see
-    `reading.read_columns`.
+    `data` has the fields and languages of both sides, as a corpus's settings have them. With `simplified`, which
+    `simplifies_sources` tells of a model, traditional characters of sources, too. Lines that are no pair (empty,
+    one-sided, not UTF-8, …) are left out and reported. `separator`: see `reading.read_columns`.
 
     Raises:
         ValueError: for a missing file, an unknown format, encoding or language, swapped columns, or a file without any
             pair.
     """
-    check_language(target_language)
+    languages = data["source_language"], check_language(data["target_language"])
+    fields = {name: data[name] for name in ("source_field", "target_field")}
+    how: dict[str, Any] = fields | {"context_separator": separator, "languages": languages}
     report = Report()
-    how: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
-    how |= {"context_separator": context_separator, "languages": (source_language, target_language)}
     pairs: list[Pair] = []
     columns = read_columns(path, **how, report=report, stage="evaluation.read")
     for place, raw in chain.from_iterable(each.pairs() for each in columns):
-        texts = [clean_side(text, source_language) for text in (raw.source, raw.before)]
+        texts = [clean_side(text, languages[0]) for text in (raw.source, raw.before)]
         source, before = map(simplify, texts) if simplified else texts
         if source and raw.target.strip():
             pairs.append(Pair(source, raw.target.strip(), before))
@@ -63,8 +56,8 @@ def read_evaluation_file(
             report.add_example("evaluation.clean", "empty_side", f"{raw.source}\t{raw.target}", place)
     if not pairs:
         raise ValueError(
-            f"{path} has no sentence pairs (source_field={source_field}, target_field={target_field}); what became of "
-            f"its lines:\n{report.summary()}"
+            f"{path} has no sentence pairs (source_field={data['source_field']}, target_field={data['target_field']}); "
+            f"what became of its lines:\n{report.summary()}"
         )
-    check_order(path, pairs, source_language, target_language)
+    check_order(path, pairs, *languages)
     return pairs, report

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain, compress
 from typing import Any
 
@@ -67,8 +67,7 @@ def counters(tokenizer: Any, segmentation: str) -> tuple[CountTokens, CountToken
 
 def corpus_settings(data: Mapping[str, Any]) -> dict[str, Any]:
     """What `prepare_corpus` takes of a configuration's `data`: all but stream tokens, batches and licence."""
-    others = (*STREAM_SETTINGS, "licence", "batch_size", "batch_cells", "batch_tokens")
-    return {name: value for name, value in data.items() if name not in others}
+    return {entry.name: data[entry.name] for entry in fields(CorpusSettings) if entry.name in data}
 
 
 def prepare_corpus(**settings: Any) -> PreparedCorpus:
@@ -138,14 +137,9 @@ def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:
     """A file of pairs, or one for each split, see `file_pairs`; a folder of corpora, see `folder_pairs`."""
     report = Report()
     splits = (file_pairs if asked.corpus == "pairs" else folder_pairs)(asked, report)
-    return _with_tokenizer(asked, splits, report)
-
-
-def _with_tokenizer(asked: CorpusSettings, splits: Splits, report: Report) -> PreparedCorpus:
-    """The training pairs asked for, once there is a tokenizer to tell lengths with; test pairs are what they are."""
     log.info("counting tokens of %s training pairs", f"{len(splits['train']):,}")
     tokenizer = tokenizer_for(asked, splits["train"][:BPE_PAIRS])
-    trained = {name: splits[name] for name in ("train", "validation")}
+    trained = {name: splits[name] for name in ("train", "validation")}  # test pairs are what they are
     splits = splits | fitting(asked, trained, tokenizer, report, asked.train_size)
     return PreparedCorpus(splits, tokenizer, report, asked.segmentation)
 
@@ -179,51 +173,33 @@ def tokenizer_for(asked: CorpusSettings, pairs: Sequence[Pair], words: Sequence[
 def fitting(
     asked: CorpusSettings, splits: Splits, tokenizer: Any, report: Report, train_size: int | None = None
 ) -> Splits:
-    """The pairs of each split that are short enough, of the training pairs the first `train_size`; see `draw`."""
-    count = counters(tokenizer, asked.segmentation)
-    sizes = {"train": train_size}
-    return {
-        name: draw(name, pairs, max_tokens=asked.max_tokens, count=count, size=sizes.get(name), report=report)
-        for name, pairs in splits.items()
-    }
-
-
-def draw(
-    name: str,
-    pairs: list[Pair],
-    *,
-    max_tokens: int | None,
-    count: tuple[CountTokens, CountTokens],
-    size: int | None,
-    report: Report,
-) -> list[Pair]:
-    """The first `size` pairs of a split (None: all) with at most `max_tokens` tokens on either side.
+    """Of each split the pairs with at most `max_tokens` tokens on either side, of "train" the first `train_size` such.
 
     Of pairs in a random order they are a uniform sample of all that fit, and the rest needs no tokens counted. The
-    counters take a list of texts and return as many numbers of tokens. The paper keeps ≤ 32 on both sides.
+    paper keeps ≤ 32 on both sides.
 
     Raises:
-        ValueError: there are fewer.
+        ValueError: there are fewer, or none.
     """
-    chosen: list[Pair] = []
-    looked_at = 0
-    wanted = len(pairs) if size is None else size
-    for start in range(0, len(pairs), _BATCH):
-        if len(chosen) >= wanted:
-            break
-        batch = pairs[start : start + _BATCH]
-        looked_at += len(batch)
-        fitting = fits(batch, max_tokens, *count)
-        if max_tokens is not None:
-            report.add(f"{name}.length", f"over_{max_tokens}_tokens", fitting.count(False))
-        chosen += compress(batch, fitting)
-    if pairs and not chosen:
-        raise nothing_left(name, report)
-    if size is not None and len(chosen) < size:
-        raise ValueError(
-            f"data.{name}_size={size}: only {len(chosen):,} pairs have at most {max_tokens} tokens a side; "
-            f"ask for fewer, or raise data.max_tokens\n{report.summary()}"
-        )
-    if len(pairs) > looked_at or len(chosen) > wanted:
-        report.add(f"{name}.length", "not_sampled", len(pairs) - looked_at + max(0, len(chosen) - wanted))
-    return chosen[:wanted]
+    most, count, found = asked.max_tokens, counters(tokenizer, asked.segmentation), dict[str, list[Pair]]()
+    for name, pairs in splits.items():
+        size = train_size if name == "train" else None
+        wanted, looked_at, chosen = len(pairs) if size is None else size, 0, list[Pair]()
+        while looked_at < len(pairs) and len(chosen) < wanted:
+            batch = pairs[looked_at : looked_at + _BATCH]
+            looked_at += len(batch)
+            short = fits(batch, most, *count)
+            if most is not None:
+                report.add(f"{name}.length", f"over_{most}_tokens", short.count(False))
+            chosen += compress(batch, short)
+        if pairs and not chosen:
+            raise nothing_left(name, report)
+        if len(chosen) < wanted and size is not None:
+            raise ValueError(
+                f"data.{name}_size={size}: only {len(chosen):,} pairs have at most {most} tokens a side; "
+                f"ask for fewer, or raise data.max_tokens\n{report.summary()}"
+            )
+        if left_out := len(pairs) - looked_at + max(0, len(chosen) - wanted):
+            report.add(f"{name}.length", "not_sampled", left_out)
+        found[name] = chosen[:wanted]
+    return found

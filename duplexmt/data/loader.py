@@ -2,15 +2,12 @@
 
 import math
 import random
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from heapq import heapify, heapreplace
-from itertools import accumulate as accumulate_sums
 from itertools import pairwise
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -30,10 +27,10 @@ def size(pair: Example) -> tuple[int, int]:
 class StepLoader:
     """Batches of one epoch for one device, deterministic by seed and epoch, resumable at any batch.
 
-    An optimiser step takes `batch_size` pairs, or pairs of about `batch_cells` cells in all, on each of `world_size`
-    devices for each of `accumulate` batches. Steps are drawn from the shuffled corpus in pools of about `pool` pairs,
-    at least a step each, sorted by size, so that pairs of a step have similar lengths, and come in random order. Which
-    pairs form a step depends only on the size of a step, not on how many devices share it. Every epoch has the same
+    An optimiser step takes `batch_size` pairs on each of `world_size` devices for each of `accumulate` batches. Steps
+    are drawn from the shuffled corpus in pools of about `pool` pairs, at least a step each, sorted by size, so that
+    pairs of a step have similar lengths, and come in random order. Which pairs form a step depends only on the size of
+    a step, not on how many devices share it. Every epoch has the same
     number of steps and sees every pair exactly once: what is left over, too little for a step of its own, is spread
     over the steps.
 
@@ -41,8 +38,6 @@ class StepLoader:
         batch_size: pairs a batch, on each device.
         accumulate: batches in an optimiser step.
         pool: pairs to sort by length at a time.
-        batch_cells: cells a batch, on each device, in place of a number of pairs.
-        cells: how many a pair counts for `batch_cells`.
         batch_tokens: length of the list into which the pairs of a batch are packed, on each device, in place of a
             number of pairs; a multiple of `ROUND`. All lists have this length, and as many scored cells, filled up by
             the plan, but for the odd one whose pairs find no room: it is longer by some `ROUND`. Steps then have pairs
@@ -63,8 +58,6 @@ class StepLoader:
         rank: int = 0,
         world_size: int = 1,
         pool: int = 2048,
-        batch_cells: int | None = None,
-        cells: Callable[[Example], int] = attrgetter("cells"),
         batch_tokens: int | None = None,
         planner: Any = None,
         ahead: int = 0,
@@ -73,23 +66,16 @@ class StepLoader:
         self.batches_per_step = accumulate * world_size
         self.accumulate, self.pairs_per_step = accumulate, batch_size * accumulate * world_size
         self.pool = pool
-        self.cells = cells
-        self.cells_per_step = None if batch_cells is None else batch_cells * accumulate * world_size
         if len(examples) < self.batches_per_step:
             raise ValueError(
                 f"{len(examples)} training pairs cannot fill {world_size} devices × {accumulate} accumulated batches: "
                 "use fewer devices, less accumulation, or more data"
             )
-        self.all_cells: int | None = None
         self.batch_tokens, self.planner, self.ahead = batch_tokens, planner, ahead
         self.all_tokens: int | None = None
+        steps = len(examples) // self.pairs_per_step
         if batch_tokens is not None:
             steps = min(self._plan_sizes(batch_tokens), len(examples) // self.batches_per_step)
-        elif self.cells_per_step is None:
-            steps = len(examples) // self.pairs_per_step
-        else:
-            self.all_cells = sum(map(cells, examples))
-            steps = min(round(self.all_cells / self.cells_per_step), len(examples) // self.batches_per_step)
         self.steps_per_epoch = max(1, steps)
         self.epoch = 0
         self._start = 0  # batches of the epoch already seen when it is resumed
@@ -145,9 +131,7 @@ class StepLoader:
         return {
             "batches": len(self),
             "seed": self.seed,
-            "pairs_per_step": None if self.cells_per_step or self.batch_tokens else self.pairs_per_step,
-            "cells_per_step": self.cells_per_step,
-            "cells": self.all_cells,
+            "pairs_per_step": None if self.batch_tokens else self.pairs_per_step,
             "tokens_per_step": None if self.batch_tokens is None else self.batch_tokens * self.batches_per_step,
             "tokens": self.all_tokens,
             "accumulate": self.accumulate,
@@ -157,9 +141,8 @@ class StepLoader:
         shuffle = random.Random(f"{self.seed}/{self.epoch}")
         order = list(range(len(self.examples)))
         shuffle.shuffle(order)
-        if self.batch_tokens is not None or self.cells_per_step is not None:
-            cut = self._steps_by_cells if self.batch_tokens is None else self._steps_by_tokens
-            steps = list(cut([self.examples[i] for i in order]))
+        if self.batch_tokens is not None:
+            steps = self._steps_by_tokens([self.examples[i] for i in order])
             shuffle.shuffle(steps)
             return steps
         count = self.steps_per_epoch
@@ -172,26 +155,6 @@ class StepLoader:
             steps += [pool[i - begin : j - begin] for i, j in pairwise((begin, *ends))]
         shuffle.shuffle(steps)
         return steps
-
-    def _steps_by_cells(self, shuffled: list[Example]) -> Iterator[list[Example]]:
-        """Steps of equal numbers of cells, as nearly as whole pairs allow."""
-        count = self.steps_per_epoch
-        pools = max(1, min(round(len(shuffled) / self.pool), count))
-        ends = [count * i // pools for i in range(1, pools + 1)]  # steps up to the end of each pool
-        for pool, (first, last) in zip(self._cut(shuffled, ends), pairwise((0, *ends)), strict=True):
-            yield from self._cut(sorted(pool, key=size), range(1, last - first + 1))
-
-    def _cut(self, pairs: list[Example], ends: Sequence[int]) -> Iterator[list[Example]]:
-        """Cut pairs after numbers of steps, all of equal cells; a step has at least a pair for each batch."""
-        cells = list(accumulate_sums(map(self.cells, pairs)))
-        begin = before = 0
-        for steps in ends:
-            end = bisect_left(cells, cells[-1] * steps / ends[-1]) + 1
-            least = begin + (steps - before) * self.batches_per_step
-            most = len(pairs) - (ends[-1] - steps) * self.batches_per_step
-            end = min(max(end, least), most)
-            yield pairs[begin:end]
-            begin, before = end, steps
 
     def _plan_sizes(self, batch_tokens: int) -> int:
         """The size of a list, and how many steps an epoch has."""
@@ -215,15 +178,7 @@ class StepLoader:
         if self.batch_tokens is not None:
             sized = sorted(((self.planner.size(pair, self.epoch), pair) for pair in step), reverse=True)
             return dealt(sized, self.batches_per_step, 1, self.list_size)
-        if self.cells_per_step is None:
-            return [step[batch :: self.batches_per_step] for batch in range(self.batches_per_step)]
-        shares: list[list[Example]] = [[] for _ in range(self.batches_per_step)]
-        cells = [0] * len(shares)
-        for pair in sorted(step, key=lambda pair: (-self.cells(pair), pair)):  # the largest first, to whoever has least
-            least = cells.index(min(cells))
-            shares[least].append(pair)
-            cells[least] += self.cells(pair)
-        return shares
+        return [step[batch :: self.batches_per_step] for batch in range(self.batches_per_step)]
 
     def _batches(self, step: list[Example]) -> list[Batch]:
         """This device's batches of a step; the first one of several brings all of them along."""

@@ -95,16 +95,12 @@ def learnt_pairs(file: str, languages: tuple[str, str], trained_on: Sequence[Map
     """
     first: Mapping[str, Any] = next(iter(trained_on), {})
     fields = first.get("source_field", 0), first.get("target_field", 1)
-    separators = [data["context_separator"] for data in trained_on if data.get("context_tokens")]
+    data = {"source_field": fields[0], "target_field": fields[1]}
+    data |= {"source_language": languages[0], "target_language": languages[1]}
+    separators = [own["context_separator"] for own in trained_on if own.get("context_tokens")]
     try:
         pairs, _ = read_evaluation_file(
-            file,
-            source_field=fields[0],
-            target_field=fields[1],
-            source_language=languages[0],
-            target_language=languages[1],
-            context_separator=separators[0] if separators else None,
-            simplified=any(map(simplifies_sources, trained_on)),
+            file, data, separators[0] if separators else None, any(map(simplifies_sources, trained_on))
         )
     except ValueError as error:
         raise ValueError(

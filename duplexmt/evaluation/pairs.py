@@ -14,7 +14,6 @@ from ..model_folder.artifact import ModelFolder, corpus_name
 from .decoding import TestSet
 
 log = logging.getLogger(__name__)
-FIELDS = ("source_field", "target_field", "source_language", "target_language")
 
 
 def read_test_pairs(
@@ -44,9 +43,8 @@ def read_test_pairs(
     contexts = [info["data"] for info in manifests if info["data"].get("context_tokens")]
     separator = contexts[0]["context_separator"] if contexts else None
     if own_file:
-        given = {name: data[name] for name in FIELDS}
         simplified = any(simplifies_sources(info["data"]) for info in manifests)
-        pairs, report = read_evaluation_file(own_file, **given, context_separator=separator, simplified=simplified)
+        pairs, report = read_evaluation_file(own_file, data, separator, simplified)
         log.info("%s: %d pairs\n%s", own_file, len(pairs), report.summary())
         name = Path(own_file).name
     else:
@@ -64,8 +62,7 @@ def read_test_pairs(
 def pairs_for(loaded: ModelFolder, file: str) -> list[Pair]:
     """The pairs of a file as this model was trained to read them; raises what `read_evaluation_file` does."""
     data = loaded.info["data"]
-    given = {name: data[name] for name in FIELDS} | {"context_separator": loaded.context_separator}
-    return read_evaluation_file(file, **given, simplified=simplifies_sources(data))[0]
+    return read_evaluation_file(file, data, loaded.context_separator, simplifies_sources(data))[0]
 
 
 def further_references(references: Sequence[str], files: Sequence[str]) -> list[list[str]]:

@@ -1,7 +1,6 @@
 """The LightningDataModule: tokenised batches of a prepared corpus."""
 
 import json
-from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from statistics import fmean
@@ -16,15 +15,9 @@ from ..data.copying import target_ids
 from ..data.loader import StepLoader
 from ..data.tokenizer import StreamTokens, save_tokenizer
 from ..policy.plan import Planner
-from .throughput import cells_of
 
 AHEAD = 2  # batches made while a GPU computes others
 VALIDATION_CELLS = 2**16  # in a batch, at most: 32 pairs of 45 + 45 tokens
-
-
-@cache
-def _cells(shape: tuple[int, int], rows: int | None) -> int:  # few pairs have a shape of their own
-    return cells_of((shape,), rows)
 
 
 class GridDataModule(L.LightningDataModule):
@@ -32,8 +25,6 @@ class GridDataModule(L.LightningDataModule):
 
     Args:
         batch_size: pairs a batch, on each device.
-        batch_cells: cells a batch, on each device, in place of a number of pairs.
-        rows: computed of each pair in training (`policy.rows`), whose cells those are; None: all.
         batch_tokens: length of the list into which a batch's pairs are packed, on each device, in place of either.
     """
 
@@ -44,14 +35,12 @@ class GridDataModule(L.LightningDataModule):
         *,
         batch_size: int,
         seed: int,
-        batch_cells: int | None = None,
-        rows: int | None = None,
         batch_tokens: int | None = None,
         planner: Planner | None = None,
     ) -> None:
         super().__init__()
         self.prepared, self.tokens, self.batch_size, self.seed = prepared, tokens, batch_size, seed
-        self.batch_cells, self.rows, self.batch_tokens, self.planner = batch_cells, rows, batch_tokens, planner
+        self.batch_tokens, self.planner = batch_tokens, planner
         self.loader: StepLoader | None = None
         self.position: dict[str, Any] | None = None  # of a run that goes on
         self._examples: dict[str, list[Example]] = {}
@@ -95,10 +84,6 @@ class GridDataModule(L.LightningDataModule):
                 "batches over epochs"
             )
 
-    def computed_cells(self, example: Example) -> int:
-        """Cells that a training step computes of a pair; of some rows the mean over what is drawn."""
-        return _cells(example.shape, self.rows)
-
     def train_dataloader(self) -> StepLoader:
         """Shuffled batches of this device, from where a resumed run goes on."""
         trainer = self.trainer
@@ -110,8 +95,6 @@ class GridDataModule(L.LightningDataModule):
             accumulate=trainer.accumulate_grad_batches,
             rank=trainer.global_rank,
             world_size=trainer.world_size,
-            batch_cells=self.batch_cells,
-            cells=self.computed_cells,
             batch_tokens=self.batch_tokens,
             planner=self.planner,
             ahead=AHEAD if self.batch_tokens and trainer.strategy.root_device.type == "cuda" else 0,

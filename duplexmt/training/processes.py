@@ -26,7 +26,7 @@ CORES = "cores"  # a number of devices
 LEAST_PAIRS = 4  # a process takes of each batch, or starting products costs more than sharing them saves
 FIRST = "DUPLEXMT_FIRST_PROCESS"  # in the environment of the others: its number
 LOOK = 1.0  # seconds between two looks at whether it is there
-Batches = dict[str, Any]  # `batch_size` in pairs, `batch_cells` in cells or None, `batch_tokens` in tokens or None
+Batches = dict[str, Any]  # `batch_size` in pairs, `batch_tokens` in tokens or None
 
 
 def share_batches(trainer: dict[str, Any], batches: Batches) -> tuple[dict[str, Any], Batches]:

@@ -14,13 +14,12 @@ def check_not_packed(batch_tokens: object) -> None:
     if batch_tokens not in ("auto", None):
         raise ValueError(
             f"data.batch_tokens={batch_tokens}: exact attention of rows that read each other pads its pairs; give "
-            "data.batch_cells, or model.attention=approximate, or model.input_attends_output=false model.softmax=joint"
+            "data.batch_size, or model.attention=approximate, or model.input_attends_output=false model.softmax=joint"
         )
 
 
-def settled_batch_tokens(batch_tokens: Any, batch_cells: int | None, cuda: bool) -> int | None:
-    """The length of packed lists that `auto` stands for: none but on CUDA, or if `batch_cells` says how large a batch
-    is."""
+def settled_batch_tokens(batch_tokens: Any, cuda: bool) -> int | None:
+    """The length of packed lists that `auto` stands for: none but on CUDA."""
     if batch_tokens != "auto":
         return batch_tokens  # type: ignore[no-any-return]
-    return PACKED if cuda and batch_cells is None else None
+    return PACKED if cuda else None

@@ -15,7 +15,7 @@ from duplexmt.common.pair import Pair
 from duplexmt.common.text import text_key
 from duplexmt.corpus.corpus_settings import CorpusSettings
 from duplexmt.corpus.pairs_file import file_pairs
-from duplexmt.corpus.prepared import draw
+from duplexmt.corpus.prepared import fitting
 from tests.data_prep.brute_force import likeness
 
 DEFAULTS: dict[str, Any] = {
@@ -126,11 +126,12 @@ def test_training_pairs_come_in_a_random_order_that_the_seed_decides(path: Path)
 
 def test_the_draw_is_the_first_pairs_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duplexmt.corpus.prepared._BATCH", 3)
+    monkeypatch.setattr("duplexmt.corpus.prepared.counters", lambda *_: (characters, words))
     pairs = [Pair("字" * n, "w " * (n % 4)) for n in (1, 9, 2, 3, 12, 4, 2, 8)]
 
     def drawn(size: int | None, report: Report, max_tokens: int | None = 4, name: str = "train") -> list[Pair]:
-        how: dict[str, Any] = {"count": (characters, words), "report": report}
-        return draw(name, pairs, max_tokens=max_tokens, size=size, **how)
+        asked = CorpusSettings(corpus="pairs", max_tokens=max_tokens)
+        return fitting(asked, {name: pairs}, None, report, size)[name]
 
     report = Report()
     assert drawn(3, report) == [pairs[0], pairs[2], pairs[3]]

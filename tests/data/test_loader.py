@@ -91,7 +91,7 @@ def test_the_first_batch_of_an_accumulated_step_brings_the_whole_step_along():
     assert all(batch.step is None for batch in StepLoader(examples(24), 2, seed=1))
 
 
-@pytest.mark.parametrize("options", [{}, {"accumulate": 2}, {"batch_cells": 165, "pool": 50}])
+@pytest.mark.parametrize("options", [{}, {"accumulate": 2}])
 def test_resumed_at_any_batch_an_epoch_goes_on_exactly(options):
     def loader():
         return StepLoader(examples(21), 2, seed=1, **options)
@@ -129,12 +129,6 @@ def test_state_saved_after_the_last_batch_resumes_with_a_whole_epoch():
         ({}, {"seed": 2}, r"seed=1 \(now 2\)"),
         ({"batch_size": 8}, {"batch_size": 9}, r"pairs_per_step=8 \(now 9\)"),
         ({"batch_size": 9}, {"accumulate": 2, "batch_size": 8}, r"pairs_per_step=9 \(now 16\), accumulate=1 \(now 2\)"),
-        ({"batch_size": 1, "batch_cells": 200}, {"batch_cells": 201}, r"cells_per_step=200 \(now 201\)"),
-        (
-            {},
-            {"batch_cells": 90},
-            r"pairs_per_step=2 \(now None\), cells_per_step=None \(now 90\), cells=None \(now \d+\)",
-        ),
     ],
 )
 def test_inside_an_epoch_of_other_batches_no_run_goes_on_even_if_they_are_as_many(begun, now, told):
@@ -170,51 +164,6 @@ def test_sorting_by_length_leaves_less_padding_than_plain_shuffling():
     unpadded = sum(pair.cells for pair in pairs)
     assert unpadded < cells(pool=200) < 1.3 * unpadded
     assert cells(pool=8) > 1.6 * unpadded  # a pool of one step is not sorted at all
-
-
-def cells_of_two_devices(count, batch_cells, pool=60):
-    """Cells of each batch, by device."""
-    pairs = examples(count, longest=20)
-    loaders = [StepLoader(pairs, 1, 5, 1, rank, 2, pool, batch_cells) for rank in range(2)]
-    return [[sum(pairs[name].cells for name in batch) for batch in orders(loader)] for loader in loaders]
-
-
-def test_by_cells_a_step_has_the_same_pairs_however_it_is_shared():
-    pairs = examples(203, longest=20)
-    one = steps_of_all_devices(pairs, 1, 1, 1, pool=60, batch_cells=3200)
-    assert steps_of_all_devices(pairs, 1, 1, 2, pool=60, batch_cells=1600) == one
-    assert steps_of_all_devices(pairs, 1, 2, 2, pool=60, batch_cells=800) == one
-
-
-def test_by_cells_batches_and_devices_are_balanced():
-    cells = cells_of_two_devices(400, 2400)
-    total = sum(map(sum, cells))
-    assert len(cells[0]) == round(total / 4800)
-    largest = 21 * 22  # cells of the largest pair
-    for one, other in zip(*cells, strict=True):
-        assert abs(one - other) <= largest
-        assert one + other <= 4800 + 2 * largest
-    assert sum(abs(one - other) for one, other in zip(*cells, strict=True)) < 0.05 * total
-
-
-@pytest.mark.parametrize(
-    ("batch_cells", "world_size", "accumulate"),  # a pair has 165 cells in the mean
-    [(1, 2, 1), (165, 1, 1), (1000, 1, 2), (10**9, 1, 1)],
-)
-def test_by_cells_every_epoch_has_as_many_steps_and_sees_every_pair_once(batch_cells, world_size, accumulate):
-    pairs = examples(203, longest=20)
-    options = {"batch_cells": batch_cells, "pool": 50, "world_size": world_size, "accumulate": accumulate}
-    loaders = [StepLoader(pairs, 1, seed=1, rank=rank, **options) for rank in range(world_size)]
-    count = len(loaders[0])
-    for epoch in range(3):
-        taken = []
-        for loader in loaders:
-            loader.set_epoch(epoch)
-            batches = orders(loader)
-            assert len(batches) == len(loader) == count
-            assert all(batches)
-            taken += [pair for batch in batches for pair in batch]
-        assert sorted(taken) == list(range(203))
 
 
 class Sizes:

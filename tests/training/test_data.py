@@ -55,7 +55,7 @@ def test_an_evaluation_file_is_read_whole_in_order_and_its_references_left_as_th
     path = tmp_path / "test.tsv"
     tsv(path, pairs)
     path.write_bytes(path.read_bytes() + "只有一边\t\n".encode() + b"\xff\xfe\t bad\n")
-    got, report = read_evaluation_file(str(path), **FIELDS)
+    got, report = read_evaluation_file(str(path), FIELDS)
     assert got == as_pairs([('我们走"吧"', "Let 's go , &quot;now&quot; ."), *pairs[1:]])
     counts = report.counts["evaluation.read"]
     assert (counts["one_sided"], counts["invalid_utf8"], counts["pairs"]) == (1, 1, len(got))
@@ -65,14 +65,14 @@ def test_a_test_file_without_pairs_is_refused_with_the_reasons(tmp_path):
     path = tmp_path / "empty.tsv"
     path.write_text("只有一边\t\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"(?s)has no sentence pairs \(source_field=0, target_field=1\).*one_sided +1"):
-        read_evaluation_file(str(path), **FIELDS)
+        read_evaluation_file(str(path), FIELDS)
 
 
 def test_a_test_file_with_swapped_columns_is_refused(tmp_path):
     path = tsv(tmp_path / "swapped.tsv", [(target, source) for source, target in SENTENCES])
     with pytest.raises(ValueError, match=r"swapped\.tsv: .* if the columns are swapped, exchange source_field and"):
-        read_evaluation_file(path, **FIELDS)
-    assert read_evaluation_file(path, **FIELDS | {"source_field": 1, "target_field": 0})[0] == as_pairs(SENTENCES)
+        read_evaluation_file(path, FIELDS)
+    assert read_evaluation_file(path, FIELDS | {"source_field": 1, "target_field": 0})[0] == as_pairs(SENTENCES)
 
 
 def test_pairs_in_another_language_than_said_are_refused(tmp_path):
@@ -80,9 +80,9 @@ def test_pairs_in_another_language_than_said_are_refused(tmp_path):
     for setting, shown in (("source_language", SENTENCES[0][0]), ("target_language", SENTENCES[0][1])):
         other = {"source_language": "de", "target_language": "ru"}[setting]
         with pytest.raises(ValueError, match=rf"texts are not in .*{setting}={other}.*{shown[:9]}"):
-            read_evaluation_file(path, **FIELDS | {setting: other})
+            read_evaluation_file(path, FIELDS | {setting: other})
     cyrillic = tsv(tmp_path / "serbian.tsv", [(source, "Ја сам овде.") for source, _ in SENTENCES])
-    assert read_evaluation_file(cyrillic, **FIELDS | {"target_language": "sr"})[0]
+    assert read_evaluation_file(cyrillic, FIELDS | {"target_language": "sr"})[0]
 
 
 def test_the_built_in_corpus_keeps_to_the_length_asked_for():
@@ -149,9 +149,9 @@ def test_segmentation_and_context_decide_the_examples_and_the_length_limit(tmp_p
 
 def test_sources_of_a_test_file_are_simplified_as_those_of_training_were_and_references_stay(tmp_path):
     path = tsv(tmp_path / "test.tsv", [("乾隆看書，於是他們走了。", "他們 left."), ("坏主意。", "A bad idea.")])
-    read, _ = read_evaluation_file(path, **FIELDS, simplified=True)
+    read, _ = read_evaluation_file(path, FIELDS, simplified=True)
     assert read == as_pairs([("乾隆看书，于是他们走了。", "他們 left."), ("坏主意。", "A bad idea.")])
-    assert read_evaluation_file(path, **FIELDS)[0][0][0] == "乾隆看書，於是他們走了。"
+    assert read_evaluation_file(path, FIELDS)[0][0][0] == "乾隆看書，於是他們走了。"
     data = {"corpus": "pairs_folder", "cleaning": "strict", "source_language": "zh", "target_language": "en"}
     assert simplifies_sources(data)
     assert simplifies_sources(data | {"corpus": "wmt21_zhen"})
@@ -165,7 +165,7 @@ def test_the_sentence_before_and_the_source_are_cleaned_each_for_itself(tmp_path
     clean = {Pair(target, source, f"Before {number}.") for number, (source, target) in enumerate(SENTENCES)}
     fields = {"source_language": "en", "target_language": "zh"}
     path = tsv(tmp_path / "all.tsv", pairs)
-    read, _ = read_evaluation_file(path, **FIELDS | fields, context_separator="|||")
+    read, _ = read_evaluation_file(path, FIELDS | fields, "|||")
     assert set(read) == clean
     settings = {"path": path, "max_tokens": None, "context_tokens": 4, "context_separator": "|||"}
     splits = prepare_corpus(**DATA | fields | settings).splits

@@ -127,26 +127,26 @@ def test_several_devices_run_ddp_with_a_static_graph_unless_batches_are_accumula
 def test_the_cores_of_a_cpu_share_a_batch_of_at_least_four_pairs_each(monkeypatch, cores, pairs, processes):
     monkeypatch.setattr("duplexmt.training.processes.usable_cores", lambda: cores)
     trainer = {"devices": "cores", "accelerator": "cpu"}
-    shared, batches = share_batches(trainer, {"batch_size": pairs, "batch_cells": None})
+    shared, batches = share_batches(trainer, {"batch_size": pairs})
     assert shared["devices"] == processes
-    assert batches == {"batch_size": pairs // processes, "batch_cells": None}
+    assert batches == {"batch_size": pairs // processes}
 
 
 def test_a_number_of_devices_shares_nothing():
-    trainer, batches = {"devices": 2, "accelerator": "cpu"}, {"batch_size": 16, "batch_cells": 900}
+    trainer, batches = {"devices": 2, "accelerator": "cpu"}, {"batch_size": 16}
     assert share_batches(trainer, batches) == (trainer, batches)
 
 
 def test_a_gpu_trains_alone(monkeypatch):
     monkeypatch.setattr("torch.accelerator.is_available", lambda: True)
-    batches = {"batch_size": 16, "batch_cells": 900}
+    batches = {"batch_size": 16}
     assert share_batches({"devices": "cores", "accelerator": "auto"}, batches) == (
         {"devices": 1, "accelerator": "auto"},
         batches,
     )
     monkeypatch.setattr("duplexmt.training.processes.usable_cores", lambda: 2)
     shared, halves = share_batches({"devices": "cores", "accelerator": "cpu"}, batches)
-    assert (shared["devices"], halves) == (2, {"batch_size": 8, "batch_cells": 450})
+    assert (shared["devices"], halves) == (2, {"batch_size": 8})
 
 
 @pytest.mark.parametrize(
