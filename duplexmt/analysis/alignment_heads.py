@@ -7,13 +7,12 @@ as good as the share of target tokens for which it attends to that source token 
 tokens count that are brought clearly, by `CLEAR` nats or more.
 """
 
-import argparse
-import sys
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from ..common.command import command_parser, one_line_errors
 from ..corpus.prepared import corpus_settings, prepare_corpus
 from ..data.copying import target_ids
 from ..data.tokenizer import StreamTokens
@@ -105,12 +104,12 @@ def best_heads(
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_parser(__doc__)
     parser.add_argument("model_folder")
     parser.add_argument("--pairs", type=int, default=200, help="training pairs to look at")
     parser.add_argument("--heads", type=int, default=4)
     arguments = parser.parse_args()
-    try:
+    with one_line_errors():
         if arguments.pairs < 1:
             raise ValueError(f"--pairs {arguments.pairs}: must be at least 1")
         folder = writable(arguments.model_folder)
@@ -125,9 +124,6 @@ def main() -> None:
         tokens = [*zip(sources, targets, strict=True)]
         heads, shares = best_heads(loaded.model, loaded.tokens, tokens, arguments.heads)
         write_manifest(folder, read_manifest(folder) | {"alignment_heads": heads})
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
     for (layer, head), share in zip(heads, shares, strict=True):
         print(f"layer {layer}, head {head}: aligns {100 * share:.0f} % of the tokens that one source token brings")
 

@@ -10,13 +10,12 @@ of one, and none that has a relative in the model's training, which the evaluati
 them typed, and says how they were chosen.
 """
 
-import argparse
-import sys
 from collections.abc import Iterable
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
+from ..common.command import command_parser, one_line_errors
 from ..model_folder.manifest import read_manifest, write_manifest
 from ..model_folder.pack import check_evaluated
 from .alike import BANDS, SHOWN, read_likeness
@@ -79,19 +78,12 @@ def varied(records: Iterable[Record]) -> list[Record]:
 
 def main() -> None:
     """Record them."""
-    parser = argparse.ArgumentParser(
-        prog="python -m duplexmt.evaluation.samples",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser(__doc__, "python -m duplexmt.evaluation.samples")
     parser.add_argument("evaluation", type=Path, help="folder of a finished evaluation of the model")
     parser.add_argument("model_folder", type=Path, help="where they are written into")
     arguments = parser.parse_args()
-    try:
+    with one_line_errors():
         samples = record_samples(arguments.evaluation, arguments.model_folder)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
     print("\n".join([samples["chosen"], *samples["sentences"]]))
 
 

@@ -80,18 +80,6 @@ def name_of(folder: str | Path, info: Mapping[str, Any]) -> str:
     return info.get("name") or (path.parent if path.name == "model" else path).name
 
 
-def record_operating_point(folder: str | Path, point: dict[str, Any]) -> None:
-    """Write into a model folder at which θ it meets a wanted latency (`evaluate.py target_al=3`).
-
-    Args:
-        point: `theta`, and what it was found by.
-
-    Raises:
-        ValueError: what `read_manifest` refuses.
-    """
-    write_manifest(Path(folder), read_manifest(folder) | {"operating_point": point})
-
-
 def found_out(info: Mapping[str, Any]) -> dict[str, Any]:
     """What a manifest has from after the training, of these weights: which θ, which heads, which samples."""
     return {name: info[name] for name in ("operating_point", "alignment_heads", "samples") if name in info}

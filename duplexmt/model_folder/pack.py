@@ -6,10 +6,8 @@ Loaded again it has float32 weights. The card names every corpus with its licenc
 of the evaluations, with their intervals.
 """
 
-import argparse
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import torch
 import yaml
 
+from ..common.command import command_parser, one_line_errors
 from ..common.files import write_whole
 from ..corpus.repository import PREFIX, ROOT
 from .artifact import check_replaceable, load_model_folder, save_model_folder
@@ -39,7 +38,7 @@ def pack(source: str | Path, into: Path, results: Sequence[Path] = (), *, larges
     check_replaceable(into)
     if Path(into).resolve() == model_at(source).resolve():
         raise ValueError(f"{into}: would take the place of the model itself; give another folder")
-    tables = [scores_of(folder) | {"relatives": relatives_of(folder)} for folder in results]
+    tables = [scores_of(folder) for folder in results]
     loaded = load_model_folder(source)
     info = loaded.info
     for folder in results:
@@ -110,36 +109,24 @@ def box_folder(box: Mapping[str, Any]) -> Path:
 
 
 def scores_of(evaluation: Path) -> dict[str, Any]:
-    """The main table of an evaluation, `{caption, rows, footnotes}`.
+    """The main table of an evaluation, `{caption, rows, footnotes}`, and as `relatives` the rows of its scores by
+    likeness to the training pairs, where it has them (see `alike`).
 
     Raises:
-        FileNotFoundError: it has none.
-        ValueError: it is damaged.
+        FileNotFoundError: it has no scores.
+        ValueError: they are damaged.
     """
-    file = evaluation / "results.json"
+    file, apart = evaluation / "results.json", evaluation / "relatives.json"
     if not file.is_file():
         raise FileNotFoundError(f"{evaluation} has no results.json: give the folder of a finished python evaluate.py")
     try:
         table: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        table["relatives"] = json.loads(apart.read_text(encoding="utf-8"))["rows"] if apart.is_file() else []
         score_table(table)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{file} is damaged ({error!r}): write it again with python evaluate.py rescore=…") from error
+        what = f"{evaluation}: results.json or relatives.json is damaged ({error!r})"
+        raise ValueError(f"{what}: write it again with python evaluate.py rescore=…") from error
     return table
-
-
-def relatives_of(evaluation: Path) -> list[dict[str, Any]]:
-    """The rows of an evaluation's scores by likeness to the training pairs, where it has them; see `alike`.
-
-    Raises:
-        ValueError: for a damaged table.
-    """
-    file = evaluation / "relatives.json"
-    try:
-        rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else []
-        told_apart(rows)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is damaged ({error!r}): write it again with python evaluate.py rescore=…") from error
-    return rows
 
 
 def check_evaluated(evaluation: Path, source: Path, info: Mapping[str, Any]) -> None:
@@ -199,7 +186,7 @@ def score_table(table: Mapping[str, Any]) -> str:
     for row in table["rows"]:
         lines.append(f"| {' | '.join(shown(row.get(name)) for name in columns)} |")
     lines += ["", *[f"{note}." for note in table["footnotes"]]]
-    return "\n".join([*lines, *told_apart(table.get("relatives", []))])
+    return "\n".join([*lines, *told_apart(table["relatives"])])
 
 
 def told_apart(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -266,21 +253,14 @@ BOXES = {  # by the name of their settings in conf/data: how a model of such pai
 
 def main() -> None:
     """Pack."""
-    parser = argparse.ArgumentParser(
-        prog="python -m duplexmt.model_folder.pack",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser(__doc__, "python -m duplexmt.model_folder.pack")
     parser.add_argument("source", help="a trained model folder, or owner/name on the hub")
     parser.add_argument("into", type=Path, help="folder to write, such as models/zh-en")
     parser.add_argument("--results", type=Path, nargs="+", default=[], help="folders of evaluations, for the card")
     parser.add_argument("--largest", type=float, default=LARGEST / 1e6, help="MB of weights (%(default)g)")
     arguments = parser.parse_args()
-    try:
+    with one_line_errors():
         folder = pack(arguments.source, arguments.into, arguments.results, largest=1e6 * arguments.largest)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
     print(f"{folder}: {sum(file.stat().st_size for file in folder.iterdir()) / 1e6:.1f} MB")
 
 

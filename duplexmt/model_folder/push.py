@@ -6,9 +6,7 @@ The token is that of `hf auth login`, or HF_TOKEN. Card, weights, tokenizer and 
 not.
 """
 
-import argparse
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from huggingface_hub.errors import HTTPError  # the HTTP library's, which has ot
 from huggingface_hub.utils import disable_progress_bars
 
 from .. import __version__
+from ..common.command import command_parser, one_line_errors
 from .artifact import corpus_name, model_card
 from .hugging_face import KINDS, NAME
 from .manifest import MANIFEST, check_content, manifest_text, read_manifest
@@ -93,18 +92,13 @@ def check_licences(folder: Path, info: Mapping[str, Any], card: str) -> None:
 
 def main() -> None:
     """Push."""
-    parser = argparse.ArgumentParser(
-        prog="duplexmt-push", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__, "duplexmt-push")
     parser.add_argument("folder", type=Path, help="a model folder, such as runs/latest/model")
     parser.add_argument("name", help="owner/name on the hub")
     parser.add_argument("--any-licence", action="store_true", help="whatever the licences of its data say")
     arguments = parser.parse_args()
-    try:
+    with one_line_errors():
         print(push(arguments.folder, arguments.name, arguments.any_licence))
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -11,15 +11,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..common.command import command_parser, one_line_errors
 from ..common.files import write_whole
 from ..policy.decoding_options import TARGET_TOKENS
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     """Of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m duplexmt.report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__, "python -m duplexmt.report")
     parser.add_argument(
         "folder",
         nargs="?",
@@ -39,11 +38,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     """Gather, draw, write."""
-    try:
+    with one_line_errors():
         path = write(arguments())
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
     print(path)
 
 

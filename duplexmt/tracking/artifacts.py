@@ -57,16 +57,11 @@ def log_evaluation(
         logger: `offline`, `project`, `artifacts`.
 
     Raises:
-        ValueError: where W&B is not installed, or cannot start a run.
+        ValueError: where W&B cannot start a run.
     """
+    import wandb
+
     os.environ.setdefault("WANDB_SILENT", "true")  # we say where a run is
-    try:
-        import wandb
-    except ImportError as error:
-        raise ValueError(
-            "logger=wandb needs the package wandb, all else is written: pip install wandb, then "
-            f"python evaluate.py rescore={folder} logger=wandb"
-        ) from error
     try:
         started = wandb.init(
             project=logger["project"], name=name, group=group, job_type="evaluate",

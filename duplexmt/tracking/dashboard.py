@@ -1,15 +1,9 @@
-"""The W&B dashboard of a project.
+"""The W&B dashboard of a project: python -m duplexmt.tracking.dashboard --entity ME --project duplexmt"""
 
-python -m duplexmt.tracking.dashboard install --entity ME --project duplexmt   # on your W&B account
-python -m duplexmt.tracking.dashboard layout                                   # as JSON; nothing is sent
-"""
-
-import argparse
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
+from ..common.command import command_parser, one_line_errors
 from .artifacts import PARETO
 
 CHART = "duplexmt-pareto"
@@ -78,15 +72,6 @@ def workspace(entity: str, project: str) -> Any:
     )
 
 
-def layout(entity: str, project: str) -> dict[str, Any]:
-    """Chart and workspace as W&B stores them."""
-    view = workspace(entity, project)._to_model()
-    return {
-        "chart": json.loads(CHART_FILE.read_text(encoding="utf-8")),
-        "workspace": view.model_dump(mode="json", by_alias=True, exclude_none=True),
-    }
-
-
 def install(entity: str, project: str) -> str:
     """Make the chart and the workspace on a W&B account; returns the workspace's address.
 
@@ -107,22 +92,13 @@ def install(entity: str, project: str) -> str:
 
 
 def main() -> None:
-    """The two commands."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("install", "layout"):
-        command = commands.add_parser(name)
-        command.add_argument("--entity", required=name == "install", default="ENTITY")
-        command.add_argument("--project", default="duplexmt")
+    """Make them."""
+    parser = command_parser(__doc__)
+    parser.add_argument("--entity", required=True)
+    parser.add_argument("--project", default="duplexmt")
     arguments = parser.parse_args()
-    try:
-        if arguments.command == "install":
-            print(install(arguments.entity, arguments.project))
-        else:
-            print(json.dumps(layout(arguments.entity, arguments.project), ensure_ascii=False, indent=2))
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    with one_line_errors():
+        print(install(arguments.entity, arguments.project))
 
 
 if __name__ == "__main__":

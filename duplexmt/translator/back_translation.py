@@ -9,15 +9,14 @@ in which three characters come twice, or one to four three times in a row, as a 
 Killed, the same command goes on where it was: `OUTPUT.begun` has the model's fingerprint and what is translated.
 """
 
-import argparse
 import gzip
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tqdm import tqdm
 
+from ..common.command import command_parser, one_line_errors
 from ..common.files import write_whole
 from ..common.streams import chunks, text
 from ..common.text import text_key
@@ -149,11 +148,7 @@ def back_translate(
 
 def main() -> None:
     """Translate, and say how many pairs there are."""
-    parser = argparse.ArgumentParser(
-        prog="python -m duplexmt.translator.back_translation",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser(__doc__, "python -m duplexmt.translator.back_translation")
     parser.add_argument("model_folder", help="of an offline model from the target language to the source language")
     parser.add_argument("targets", type=Path, help="text or TSV, plain or .gz, .xz or .zst")
     parser.add_argument("output", type=Path, help="TSV, plain or .gz")
@@ -164,11 +159,8 @@ def main() -> None:
     )
     parser.add_argument("--most-words", type=float, default=float("inf"), help="of a target")
     asked = parser.parse_args()
-    try:
+    with one_line_errors():
         sentences, pairs = back_translate(**vars(asked))
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
     print(f"{asked.output}: {pairs:,} pairs of {sentences:,} sentences")
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from duplexmt.corpus.repository import ROOT
 from duplexmt.model_folder import default_model, pack
 from duplexmt.model_folder.artifact import load_model_folder
-from duplexmt.model_folder.manifest import read_manifest, record_operating_point, write_manifest
+from duplexmt.model_folder.manifest import read_manifest, write_manifest
 
 from ..helpers import spoken_grid, tiny_backbone, tiny_prefix, tiny_tokenizer
 from .test_artifact import DATA, assert_same_outputs, outputs, save, trained_with_lora
@@ -62,7 +62,7 @@ def test_a_packed_model_is_the_trained_one_up_to_the_rounding_of_its_weights(tra
 
 def test_a_packed_model_keeps_its_theta(trained, tmp_path):
     point = {"theta": 0.625, "AL": 3.0312, "validation": "pairs, validation split", "sentences": 500}
-    record_operating_point(trained, point)
+    write_manifest(trained, read_manifest(trained) | {"operating_point": point})
     packed = pack.pack(trained, tmp_path / "packed")
     assert read_manifest(packed)["operating_point"] == point
     told = "Where no θ is given it takes 0.62, which has AL 3.03 on 500 sentences (pairs, validation split)."

@@ -2,13 +2,12 @@
 
 import json
 import re
-import sys
 
 import pytest
 
 from duplexmt.evaluation.results import write_results
 from duplexmt.tracking.artifacts import log_evaluation, pareto_rows
-from duplexmt.tracking.dashboard import CHART_FIELDS, CHART_FILE, CHART_STRINGS, CURVES, layout
+from duplexmt.tracking.dashboard import CHART_FIELDS, CHART_FILE, CHART_STRINGS, CURVES, workspace
 
 from ..evaluation.test_results import OPTIONS, POINTS
 from ..scripted import evaluated
@@ -77,22 +76,13 @@ def test_without_an_account_the_error_says_how_to_log_it_later(evaluation, tmp_p
         log_evaluation(evaluation[1], tmp_path, "x", logger=logger, name="x", group=None, settings={})
 
 
-def test_without_the_package_too(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)  # as where it is not installed
-    logger = {"offline": True, "project": "test", "artifacts": True}
-    with pytest.raises(ValueError, match=r"needs the package wandb.*rescore=\S+ logger=wandb"):
-        log_evaluation([], tmp_path, "x", logger=logger, name="x", group=None, settings={})
-
-
 def test_the_chart_asks_for_columns_that_are_logged_and_the_layout_for_the_chart(evaluation):
     _, _, run = evaluation
     chart = CHART_FILE.read_text(encoding="utf-8")
     assert set(re.findall(r"\$\{field:(\w+)\}", chart)) == set(CHART_FIELDS)
     assert set(re.findall(r"\$\{string:(\w+)\}", chart)) == set(CHART_STRINGS)
     assert set(CHART_FIELDS.values()) <= run.rows("pareto_table")[0].keys()
-    found = layout("me", "duplexmt")
-    assert found["chart"] == json.loads(chart)
-    shown = json.dumps(found["workspace"])
+    shown = json.dumps(workspace("me", "duplexmt")._to_model().model_dump(mode="json", by_alias=True))
     for name in ("me/duplexmt-pareto", "pareto_table", "probes/1-heatmap", "probes/2-grid-output", "results/table"):
         assert name in shown
     for metrics in CURVES.values():
