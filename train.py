@@ -131,11 +131,11 @@ def run(
             setattr(settings_of, setting, base_at(getattr(settings_of, setting)))
     prepared, tokens = corpus_of(cfg, folder)
     seed, packed = cfg.training.seed, batches["batch_tokens"]
-    planner = None if packed is None else planner_of(cfg, tokens)
-    datamodule = GridDataModule(prepared, tokens, **batches, seed=seed, planner=planner)
-    datamodule.check_validation(trainer)
     backbone = backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision)
     module = module_of(cfg, backbone, prepared.tokenizer, tokens)
+    planner = None if packed is None else module.planner
+    datamodule = GridDataModule(prepared, tokens, **batches, seed=seed, planner=planner)
+    datamodule.check_validation(trainer)
     compile_layers(cfg, module.model, packed is not None, trainer.strategy.root_device.type)
     training = asdict(cfg.training) | {"typical_source_length": datamodule.typical_source_length}
     training |= {name: getattr(cfg.trainer, name) for name in ("max_steps", "accumulate_grad_batches")}
@@ -269,41 +269,30 @@ def module_of(cfg: TrainSettings, backbone: Any, tokenizer: Any, tokens: Any) ->
 
 
 def packed_tokens(cfg: TrainSettings) -> int | None:
-    """The length of the lists that whole batches are packed into; None for batches by pairs or cells.
+    """The length of the lists that whole batches are packed into, `auto` on CUDA; None for batches by pairs.
 
     Raises:
         ValueError: where a length is given, and the grid's attention is by padded grids.
     """
     import torch
 
-    from duplexmt.training.trainer_options import check_not_packed, settled_batch_tokens
-
-    if cfg.model.attention == "exact" and reads_rows(cfg):
-        check_not_packed(cfg.data.batch_tokens)
-        return None
-    cuda = torch.cuda.is_available() and cfg.trainer.accelerator in ("auto", "gpu", "cuda")
-    return settled_batch_tokens(cfg.data.batch_tokens, cuda)
-
-
-def planner_of(cfg: TrainSettings, tokens: Any) -> Any:
-    """What plans a training step on a packed list: the module's own."""
-    from duplexmt.policy.plan import GridPlanner, PrefixPlanner, RowPlanner
-
-    if cfg.system.name != "grid":
-        return PrefixPlanner(tokens.prefixes, cfg.model.anchor, cfg.system.k)
-    drawn = cfg.training.lm_cells == "drawn_visits"
-    if reads_rows(cfg):
-        return GridPlanner(tokens.prefixes, drawn)
-    return RowPlanner(tokens.prefixes, cfg.model.anchor, cfg.training.rows, drawn)
-
-
-def reads_rows(cfg: TrainSettings) -> bool:
-    """Whether the model is a grid whose rows read each other."""
     from duplexmt.grid.grid_options import rows_stand_alone
+    from duplexmt.training.trainer_options import PACKED
 
-    model = cfg.model
+    model, asked = cfg.model, cfg.data.batch_tokens
     alone = rows_stand_alone(model.attention, model.input_attends_output, model.softmax)
-    return cfg.system.name == "grid" and not alone
+    if cfg.system.name == "grid" and model.attention == "exact" and not alone:
+        if asked not in ("auto", None):
+            raise ValueError(
+                f"data.batch_tokens={asked}: exact attention of rows that read each other pads its pairs; give "
+                "data.batch_size, or model.attention=approximate, or model.input_attends_output=false "
+                "model.softmax=joint"
+            )
+        return None
+    if asked != "auto":
+        return asked  # type: ignore[no-any-return]
+    cuda = torch.cuda.is_available() and cfg.trainer.accelerator in ("auto", "gpu", "cuda")
+    return PACKED if cuda else None
 
 
 def compile_layers(cfg: TrainSettings, model: Any, packed: bool, device: str) -> None:

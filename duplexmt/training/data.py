@@ -10,7 +10,7 @@ import lightning as L
 from torch.utils.data import DataLoader
 
 from ..corpus.prepared import PreparedCorpus
-from ..data.batch import Batch, Example, collate
+from ..data.batch import Example, collate
 from ..data.copying import target_ids
 from ..data.loader import StepLoader
 from ..data.tokenizer import StreamTokens, save_tokenizer
@@ -132,10 +132,6 @@ class GridDataModule(L.LightningDataModule):
             now.append(example)
         collated = [collate(batch) for batch in batches]
         return DataLoader(collated, batch_size=None)  # type: ignore[arg-type]  # a list is a map-style data set
-
-    def transfer_batch_to_device(self, batch: Batch, device: Any, dataloader_idx: int) -> Batch:
-        """Move a batch, and the step it brings along, to a device."""
-        return batch.to(device)
 
     def write_report(self, folder: Path, resumed: bool = False) -> None:
         """Write the tokenizer, and `corpus.json`: what was read, cleaned, dropped and kept.

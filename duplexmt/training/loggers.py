@@ -21,26 +21,20 @@ def run_loggers(
 
     Args:
         logger: `wandb` (on or off), `offline`, `project`.
-
-    Raises:
-        ValueError: where the package wandb is missing.
     """
     loggers: list[Logger] = [CSVLogger(folder, name="metrics")]
     if logger["wandb"]:
         os.environ.setdefault("WANDB_SILENT", "true")  # we say where a run is
-        try:
-            wandb_logger = WandbLogger(
-                name=name,
-                project=logger["project"],
-                group=group,
-                job_type="train",
-                save_dir=str(folder),
-                offline=logger["offline"],
-                mode="offline" if logger["offline"] else None,  # Lightning sets WANDB_MODE, which may come too late
-                config=settings,
-            )
-        except ModuleNotFoundError as error:
-            raise ValueError("logger=wandb needs the package wandb: pip install wandb, or logger=csv") from error
+        wandb_logger = WandbLogger(
+            name=name,
+            project=logger["project"],
+            group=group,
+            job_type="train",
+            save_dir=str(folder),
+            offline=logger["offline"],
+            mode="offline" if logger["offline"] else None,  # Lightning sets WANDB_MODE, which may come too late
+            config=settings,
+        )
         loggers.append(wandb_logger)
     return loggers
 

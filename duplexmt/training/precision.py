@@ -21,20 +21,11 @@ def settled_precision(precision: str, accelerator: str, num_nodes: int = 1, resu
 
     Args:
         resume_from: the checkpoint of a run that goes on.
-
-    Raises:
-        ValueError: for a checkpoint without one.
     """
     if precision != "auto":
         return precision
     if resume_from is not None:
-        begun = read_checkpoint(resume_from, mmap=True).get(PRECISION)
-        if begun is None:
-            raise ValueError(
-                f"{resume_from} is of an older version and does not say in which precision its run was begun: give "
-                "trainer.precision=, such as 32 or bf16-mixed"
-            )
-        return str(begun)
+        return str(read_checkpoint(resume_from, mmap=True)[PRECISION])
     if "LOCAL_RANK" not in os.environ or CHOSEN_PRECISION not in os.environ:
         os.environ[CHOSEN_PRECISION] = fastest_precision(accelerator, num_nodes)
     return os.environ[CHOSEN_PRECISION]

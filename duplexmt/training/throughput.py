@@ -99,7 +99,9 @@ def step_flops(model: Any, shapes: tuple[tuple[int, int], ...], N: int, learnt: 
         before_I, before_O = (S, T) if index == 0 else (source, N)
         last = index == len(layers) - 1
         keys_O = T if last and model.attention == "approximate" else before_O
-        for name, linear in linear_layers(layer):
+        for name, linear in layer.named_modules():
+            if not isinstance(linear, nn.Linear):  # LoRA's are
+                continue
             if not model.patched:
                 positions = source + N
             elif "q_proj" in name:
@@ -108,19 +110,9 @@ def step_flops(model: Any, shapes: tuple[tuple[int, int], ...], N: int, learnt: 
                 positions = before_I + keys_O
             else:
                 positions = N if last else source + N
-            flops += positions * weight_flops(linear)
+            flops += 2 * positions * linear.weight.numel() * (3 if linear.weight.requires_grad else 2)
     head = model.text_head
     return flops + 2 * head.weight.numel() * int(N + learnt * (2 if head.weight.requires_grad else 1))
-
-
-def linear_layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """All linear layers inside a module by name, LoRA's among them."""
-    return [(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-
-
-def weight_flops(linear: Any) -> int:
-    """Operations of a linear layer for one position of a training step."""
-    return 2 * linear.weight.numel() * (3 if linear.weight.requires_grad else 2)
 
 
 def matmul_rate(device: torch.device, dtype: torch.dtype, seconds: float = 0.2) -> float:

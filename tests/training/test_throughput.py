@@ -1,7 +1,6 @@
 """What a run reports about its speed, and the choices that make it."""
 
 import csv
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,11 +12,10 @@ from duplexmt.decoder.backbone import add_lora
 from duplexmt.grid.model import build_grid
 from duplexmt.training.precision import half_precision, settled_precision
 from duplexmt.training.processes import choose_strategy, share_batches
-from duplexmt.training.run import build_trainer
 from duplexmt.training.throughput import step_flops
 from tests.helpers import tiny_backbone, tiny_prefix, tiny_tokenizer
 
-from .small_run import PLAIN, built_trainer, small_data, small_module, small_prefix_module
+from .small_run import built_trainer, small_data, small_module, small_prefix_module
 from .test_training import LORA
 
 
@@ -96,13 +94,6 @@ def test_precision_is_bf16_only_where_the_machine_is_faster_in_it_and_only_if_le
     assert [half_precision(p) for p in ("16-mixed", "bf16-mixed", "32-true")] == [torch.float16, torch.bfloat16, None]
 
 
-def test_a_run_of_a_version_that_kept_no_precision_asks_for_it(monkeypatch):
-    monkeypatch.setattr("duplexmt.training.precision.read_checkpoint", lambda path, mmap: {})
-    with pytest.raises(ValueError, match=r"old/last\.ckpt is of an older version .*trainer\.precision="):
-        settled_precision("auto", "cpu", resume_from=Path("old/last.ckpt"))
-    assert settled_precision("32", "cpu", resume_from=Path("old/last.ckpt")) == "32"
-
-
 @pytest.mark.filterwarnings("ignore:.*fp16 is not supported on CPU", "ignore:.*for historical reasons")
 @pytest.mark.parametrize("precision", ["16-mixed", "bf16"])
 def test_frozen_weights_are_of_the_type_that_a_cpu_computes_in(precision, tmp_path):
@@ -168,19 +159,6 @@ def test_processes_of_torchrun_that_would_each_train_alone_are_refused(tmp_path,
     with pytest.raises(ValueError, match=r"torchrun has started 2 processes, and trainer\.devices=1 wants one"):
         build(1)
     assert build(2).world_size == 2
-
-
-def test_wandb_where_it_is_not_installed_is_refused_before_anything_is_trained(tmp_path, monkeypatch):
-    monkeypatch.setattr("lightning.pytorch.loggers.wandb._WANDB_AVAILABLE", False)
-    with pytest.raises(ValueError, match="logger=wandb needs the package wandb: pip install wandb, or logger=csv"):
-        build_trainer(
-            tmp_path,
-            trainer=PLAIN,
-            logger={"wandb": True, "offline": True, "project": "test"},
-            name="test",
-            settings={},
-            checkpoint_every_n_steps=1,
-        )
 
 
 @pytest.mark.parametrize(("devices", "threads"), [(1, 4), (2, 2), (8, 1)])
