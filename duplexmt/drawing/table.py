@@ -10,8 +10,6 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from math import isfinite
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 from unicodedata import category, east_asian_width
@@ -41,15 +39,9 @@ def to_csv(rows: Sequence[Row]) -> str:
     return buffer.getvalue()
 
 
-def to_json(
-    rows: Sequence[Row],
-    caption: str = "",
-    footnotes: Sequence[str] = (),
-    further: Mapping[str, Sequence[Row]] | None = None,
-) -> str:
-    """`{"caption", "rows", "footnotes"}` and further tables by name, numbers in full precision and null for None."""
+def to_json(rows: Sequence[Row], caption: str = "", footnotes: Sequence[str] = ()) -> str:
+    """`{"caption", "rows", "footnotes"}`, numbers in full precision and null for None."""
     document = {"caption": caption, "rows": check_rows(rows), "footnotes": list(footnotes)}
-    document |= {name: check_rows(more) for name, more in (further or {}).items()}
     return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
@@ -64,26 +56,19 @@ def read_json(path: Path) -> dict[str, Any]:
         caption, rows, footnotes = read["caption"], check_rows(read["rows"]), read["footnotes"]
         if not (isinstance(footnotes, list) and all(isinstance(text, str) for text in (caption, *footnotes))):
             raise TypeError("caption and footnotes must be text")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}): write it again with python evaluate.py rescore=…") from error
     return {"caption": caption, "rows": rows, "footnotes": footnotes}
 
 
 def write_tables(
-    rows: Sequence[Row],
-    folder: Path,
-    name: str,
-    caption: str = "",
-    footnotes: Sequence[str] = (),
-    further: Mapping[str, Sequence[Row]] | None = None,
+    rows: Sequence[Row], folder: Path, name: str, caption: str = "", footnotes: Sequence[str] = ()
 ) -> None:
-    """Write `name.md`, `name.csv` and `name.json` into `folder`, made if need be; `further` tables go into the JSON
-    alone. Where `check_rows` refuses one, nothing is written.
-    """
+    """Write `name.md`, `name.csv` and `name.json` into `folder`, made if need be; nothing where one is refused."""
     contents = {
         "md": to_markdown(rows, caption, footnotes),
         "csv": to_csv(rows),
-        "json": to_json(rows, caption, footnotes, further),
+        "json": to_json(rows, caption, footnotes),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, text in contents.items():
@@ -106,38 +91,15 @@ def summary(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def check_rows(rows: Sequence[Row]) -> list[dict[str, Cell]]:
-    """The rows as dicts of plain cells (NumPy numbers become Python's), columns in the order of the first row.
+def check_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The rows, columns in the order of the first one's.
 
     Raises:
-        ValueError: no rows, no columns, rows whose columns differ, a number that is not finite, or a cell that is
-            neither text, number nor None.
+        ValueError: no rows, no columns, or rows whose columns differ.
     """
-    if len(rows) == 0:
-        raise ValueError("a table needs at least one row, got none")
-    columns = list(rows[0])
-    if not columns:
-        raise ValueError("a table needs at least one column, got none")
-    table = []
-    for index, row in enumerate(rows):
-        if set(row) != set(columns):
-            missing, extra = sorted(set(columns) - set(row)), sorted(set(row) - set(columns))
-            raise ValueError(f"row {index} must have the columns of row 0; it lacks {missing} and adds {extra}")
-        table.append({column: _cell(row[column], f"row {index}, column {column!r}") for column in columns})
-    return table
-
-
-def _cell(value: object, place: str) -> Cell:
-    if value is None or isinstance(value, str | bool):
-        return value
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        number = float(value)
-        if not isfinite(number):
-            raise ValueError(f"{place}: numbers must be finite (None where there is none), got {number}")
-        return number
-    raise ValueError(f"{place}: a cell must be text, a number or None, got {value!r}")
+    if not rows or not rows[0] or any(row.keys() != rows[0].keys() for row in rows):
+        raise ValueError("a table needs a row and a column at least, and the same columns in all rows")
+    return [{column: row[column] for column in rows[0]} for row in rows]
 
 
 def shown_cells(rows: Sequence[Row]) -> tuple[list[list[str]], list[bool]]:

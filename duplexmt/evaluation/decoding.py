@@ -8,7 +8,7 @@ say, are never taken for those asked for.
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -19,8 +19,7 @@ from huggingface_hub import try_to_load_from_cache
 from ..common.files import write_whole
 from ..decoder.decoder_options import MULTI_PATH
 from ..metrics.neural import whole_lines
-from ..model_folder.manifest import file_digest, name_of, read_manifest
-from ..streaming.systems import asks_length
+from ..model_folder.manifest import file_digest, read_manifest
 from .translation import Record
 
 Setting = float | int | None  # θ of grid, k of waitk, n of local_agreement, …; None for offline
@@ -82,45 +81,6 @@ class Point:
     def own_model(self) -> bool:
         """Whether each setting has a model of its own: that is so for wait-k, unless trained at every k."""
         return self.system == "waitk" and self.options.get(TRAINED_K) != MULTI_PATH
-
-    @classmethod
-    def read(cls, values: dict[str, Any]) -> "Point":
-        """A point as it was written; those of older evaluations have no names, and were told lengths unsaid."""
-        named = {"name": name_of(values["model_folder"], {})} | values
-        point = cls(**{name: value for name, value in named.items() if name != "recipe"})
-        if asks_length(point.system, point.options.get("anchor"), point.options.get(TRAINED_K)):
-            point.options.setdefault(TOLD_LENGTH, True)
-        return point
-
-    @classmethod
-    def of(
-        cls,
-        system: str,
-        setting: Setting,
-        folder: Path,
-        info: Mapping[str, Any],
-        decoding: Sequence[Any],
-        rule: Mapping[str, Any] | None = None,
-        known: Collection[str] = (),
-        told: Mapping[str, Any] | None = None,
-    ) -> "Point":
-        """The point of a model folder; `decoding` is what else the hypotheses depend on (test set, length guard), and
-        `rule` what an adaptive policy has beside its knob; `told` is of `decoding` what tells points apart. Digests of
-        1 and 1.0 differ: it has the one that is `known` from an evaluation that was begun."""
-        model, home = model_digest(folder, info), str(folder.resolve())
-        options = {TRAINED_AS: info["system"]}
-        if (k := info.get("prefix", {}).get("k")) is not None:
-            options[TRAINED_K] = k
-        if "quantize" in info:  # not of the folder: how it was loaded
-            options["quantize"] = info["quantize"]
-        options |= dict(rule or {}) | dict(told or {})
-        if "heads" in options:  # not which: those of each training are others
-            options["heads"] = "all" if options["heads"] is None else "found"
-        spellings = [setting] if setting is None else [setting, float(setting)]
-        keys = [digest([model, system, spelt, [*decoding, rule] if rule else decoding]) for spelt in spellings]
-        key = next((key for key in keys if key in known), keys[0])
-        seed = info["training"].get("seed")
-        return cls(system, setting, home, model, options, key, name_of(folder, info), seed)
 
 
 def model_digest(folder: Path, info: Mapping[str, Any]) -> str:
@@ -215,7 +175,7 @@ class Decoding:
             raise ValueError(f"{folder} holds no evaluation: it has no {DECODING}; decode with python evaluate.py")
         try:
             content = json.loads((folder / DECODING).read_text(encoding="utf-8"))
-            points = {key: Point.read(values) for key, values in content["points"].items()}
+            points = {key: Point(**values) for key, values in content["points"].items()}
             decoding = cls(folder, content["test"], points, content["complete"], content.get("model_folders"))
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{folder / DECODING} is damaged ({error!r}): evaluate into a new folder") from error

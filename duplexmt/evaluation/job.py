@@ -14,7 +14,7 @@ from ..corpus.overlap import likeness_to_training
 from ..corpus.prepared import corpus_settings
 from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from ..model_folder.hugging_face import writable
-from ..model_folder.manifest import read_manifest, record_operating_point
+from ..model_folder.manifest import read_manifest, write_manifest
 from .alike import read_likeness, write_likeness
 from .decoding import Decoding, Point, Setting, TestSet
 from .pairs import read_test_pairs
@@ -77,7 +77,7 @@ class Job:
         def points(folder: Path) -> list[Point]:
             wanted = points_of(load(folder), cfg.policy.thetas, cfg.ks, cfg.agreement, cfg.rivals)
             every = dict.fromkeys([*(wanted if folder in asked else []), *begun.get(folder, [])])
-            return [point_of(test, load(folder), folder, *one, known=decoding.points, **self.how) for one in every]
+            return [point_of(test, load(folder), folder, *one, **self.how) for one in every]
 
         if decoding.points:  # it was begun before, and a refusal must leave it as it was
             for point in [point for folder in folders for point in points(folder)]:
@@ -107,7 +107,7 @@ class Job:
         decoding = Decoding.start(self.folder, test, [model_folder], self.begin)
 
         def decode(model: ModelFolder, home: Path, system: str, setting: Setting) -> Point:
-            point = point_of(test, model, home, system, setting, known=decoding.points, **self.how)
+            point = point_of(test, model, home, system, setting, **self.how)
             decode_point(decoding, test, model, point, batch_size=self.cfg.batch_size, **self.how)
             return point
 
@@ -131,7 +131,7 @@ class Job:
         what = {"theta": found.theta, **loaded.rule.recorded(), "AL": round(found.al, 4)}
         what |= {"told_length": True} if self.cfg.told_length else {}
         further = {"target_al": target, "validation": test.name, "sentences": len(test.sources)}
-        record_operating_point(model_folder, what | further)
+        write_manifest(model_folder, read_manifest(model_folder) | {"operating_point": what | further})
         log.info("θ = %g has AL %.2f on %s; recorded in %s", found.theta, found.al, test.name, model_folder)
         if found.al < target - TOLERANCE:
             log.warning("target_al=%g: no θ that was tried has an AL between %.2f and that", target, found.al)

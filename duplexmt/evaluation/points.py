@@ -1,6 +1,6 @@
 """The points of an evaluation: which model folders are run as which systems at which settings."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from glob import glob
 from pathlib import Path
@@ -12,11 +12,22 @@ from ..data.tokenizer import SourceTokens
 from ..decoder.schedules import own_delays
 from ..model_folder.artifact import ModelFolder, load_without_weights
 from ..model_folder.hugging_face import model_at
-from ..model_folder.manifest import read_manifest
+from ..model_folder.manifest import name_of, read_manifest
 from ..policy.decoding_options import TARGET_TOKENS, Adaptive, can_run, recorded_theta, trained_by
 from ..streaming.lengths import check_lengths
 from ..streaming.systems import asks_length, build_system
-from .decoding import DECODING, TOLD_LENGTH, Decoding, Point, Setting, TestSet, model_digest
+from .decoding import (
+    DECODING,
+    TOLD_LENGTH,
+    TRAINED_AS,
+    TRAINED_K,
+    Decoding,
+    Point,
+    Setting,
+    TestSet,
+    digest,
+    model_digest,
+)
 from .translation import tokenise, translate
 
 
@@ -172,7 +183,6 @@ def point_of(
     system: str,
     setting: Setting,
     *,
-    known: Collection[str],
     max_target_tokens: int,
     adaptive: Adaptive | None,
     told_length: bool = False,
@@ -181,21 +191,28 @@ def point_of(
 
     Args:
         system, setting: see `points_of`.
-        known: see `Point.of`.
         told_length: whether it is told its sources' lengths, if it asks them.
     """
-    quantized = [loaded.info["quantize"]] if "quantize" in loaded.info else []
-    what = [test.digest, max_target_tokens, *quantized]
-    told: dict[str, Any] = {}
-    if max_target_tokens != TARGET_TOKENS:  # another guard is named where points differ in it
-        told["max_target_tokens"] = max_target_tokens
+    info, rule = loaded.info, rule_of(system, adaptive, loaded)
     model: Any = loaded.model
+    what: list[Any] = [test.digest, max_target_tokens]  # on which hypotheses depend, beside model, setting and rule
+    options = {TRAINED_AS: info["system"]}
+    if (k := info.get("prefix", {}).get("k")) is not None:
+        options[TRAINED_K] = k
+    if "quantize" in info:  # not of the folder: how it was loaded
+        options["quantize"] = info["quantize"]
+        what.append(info["quantize"])
+    options |= rule
+    if "heads" in options:  # not which: those of each training are others
+        options["heads"] = "all" if options["heads"] is None else "found"
+    if max_target_tokens != TARGET_TOKENS:  # another guard is named where points differ in it
+        options["max_target_tokens"] = max_target_tokens
     if asks_length(system, model.anchor, model.k):
-        told[TOLD_LENGTH] = told_length
-        what += [] if told_length else ["untold"]  # once, all were told
-    return Point.of(
-        system, setting, folder, loaded.info, what, rule_of(system, adaptive, loaded), known=known, told=told
-    )
+        options[TOLD_LENGTH] = told_length
+        what += [] if told_length else ["untold"]
+    fingerprint, seed = model_digest(folder, info), info["training"].get("seed")
+    key = digest([fingerprint, system, setting, [*what, rule] if rule else what])
+    return Point(system, setting, str(folder.resolve()), fingerprint, options, key, name_of(folder, info), seed)
 
 
 def decode_point(

@@ -216,11 +216,9 @@ def score(
 
 
 def calls_a_token(records: Sequence[Record]) -> float | None:
-    """Calls of the model for a token written; None of hypotheses whose calls nobody counted."""
+    """Calls of the model for a token written; None where none was."""
     tokens = sum(len(record["tokens"]) for record in records)
-    if not tokens or any("calls" not in record for record in records):
-        return None
-    return float(sum(record["calls"] for record in records) / tokens)
+    return sum(record["calls"] for record in records) / tokens if tokens else None
 
 
 def of_one_test_set(folders: Sequence[Path]) -> list[Decoding]:
@@ -287,7 +285,7 @@ def write_all(scores: Sequence[Scores], into: Path, caption: str, notes: Sequenc
         (into / name).unlink(missing_ok=True)  # of an earlier scoring, which may not be written again
     rows = result_rows(scores)
     means = [row for alike in by_tokenisation(scores) for row in curve_means(alike)]
-    write_tables(rows, into, "results", caption, notes, {"curves": means} if means else None)
+    write_tables(rows, into, "results", caption, notes)
     write_tables(latency_rows(scores), into, "latency", caption, notes)
     metrics = [name for name in QUALITY if any(name in entry.row for entry in scores)]
     better = {name: which for name, which in BETTER.items() if name in rows[0]}

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from duplexmt.drawing.table import summary, to_csv, to_json, to_markdown, write_tables
@@ -35,11 +34,8 @@ def test_json_keeps_full_precision_null_and_order() -> None:
     assert list(document["rows"][1]) == list(ROWS[0])
 
 
-def test_columns_keep_their_order_numpy_numbers_are_numbers_and_zero_has_no_sign() -> None:
+def test_columns_keep_their_order_and_zero_has_no_sign() -> None:
     assert to_csv([{"b": 1, "a": 2}, {"a": 3, "b": 4}]) == "b,a\n1,2\n4,3\n"
-    row = {"AL": np.float32(1.5), "sentences": np.int64(3)}
-    assert to_csv([row]) == "AL,sentences\n1.50,3\n"
-    assert json.loads(to_json([row]))["rows"] == [{"AL": 1.5, "sentences": 3}]
     assert to_csv([{"AL": -0.001}]) == "AL\n0.00\n"
     assert to_markdown([{"a": "x\ny"}]).splitlines()[2] == "| x y |"
 
@@ -65,17 +61,15 @@ def test_write_tables_writes_the_three_forms(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([], "at least one row"),
-        ([{}], "at least one column"),
-        ([{"a": 1, "b": 2}, {"a": 1, "c": 2}], r"row 1 .* lacks \['b'\] and adds \['c'\]"),
-        ([{"a": 1.0}, {"a": float("nan")}], "row 1, column 'a': numbers must be finite .*got nan"),
-        ([{"a": [1]}], r"row 0, column 'a': a cell must be text, a number or None, got \[1\]"),
-    ],
-)
-def test_rows_that_make_no_table_are_refused_in_every_form(rows: list[dict[str, object]], message: str) -> None:
+@pytest.mark.parametrize("rows", [[], [{}], [{"a": 1, "b": 2}, {"a": 1, "c": 2}]])
+def test_rows_that_make_no_table_are_refused_in_every_form(rows: list[dict[str, object]]) -> None:
     for form in (to_markdown, to_csv, to_json, summary):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match="a table needs a row and a column at least, and the same columns in all"):
             form(rows)
+
+
+@pytest.mark.parametrize("cell", [float("nan"), float("inf")])
+def test_of_a_number_that_is_not_finite_nothing_is_written(tmp_path: Path, cell: float) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_tables([{"a": 1.0}, {"a": cell}], tmp_path, "results")
+    assert not list(tmp_path.iterdir())

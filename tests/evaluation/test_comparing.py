@@ -5,7 +5,7 @@ import pytest
 
 from duplexmt.evaluation.comparing import by_latencies, comparisons, curve_means, curves, verdicts
 
-from .test_scoring import SYSTEMS, entry
+from .test_scores import SYSTEMS, entry
 
 # --- at equal latency --------------------------------------------------------------------------------------------
 

@@ -4,12 +4,15 @@ import gzip
 import json
 import lzma
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from duplexmt.evaluation.decoding import SCORED, Decoding, Point, TestSet, check_models, model_digest
+from duplexmt.evaluation.decoding import SCORED, Decoding, TestSet, check_models, model_digest
 from duplexmt.evaluation.pairs import further_references
+from duplexmt.evaluation.points import point_of
 from duplexmt.evaluation.translation import tokenise, translate
+from duplexmt.policy.decoding_options import TARGET_TOKENS, EmitRule
 
 from ..helpers import tiny_tokenizer
 from ..scripted import SENTENCES, TEST, Scripted, evaluated, point, system_like, unlike
@@ -235,21 +238,11 @@ def manifest_of(system, **further):
     ],
 )
 def test_a_point_has_the_name_of_its_model_or_of_an_older_one_that_of_its_run(tmp_path, system, info, name, options):
-    found = Point.of(system, 1, tmp_path / "run" / "model", info, [])
-    assert (found.name, found.seed, found.options) == (name, 3, options)
-    assert Point.of(system, 1, tmp_path / "run", info, []).name == name
-
-
-def test_the_points_of_an_older_evaluation_have_the_names_of_their_runs(tmp_path):
-    evaluated(tmp_path, [point(folder="runs/old/model", seed=2)])
-    path = tmp_path / "decoding.json"
-    content = json.loads(path.read_text(encoding="utf-8"))
-    (values,) = content["points"].values()
-    assert (values.pop("name"), values.pop("seed")) == ("old", 2)
-    values["recipe"] = {"optimizer": "adam"}
-    path.write_text(json.dumps(content), encoding="utf-8")
-    (found,) = Decoding.read(tmp_path).points.values()
-    assert (found.name, found.seed) == ("old", None)
+    model = SimpleNamespace(system=info["system"], anchor=0, k=info.get("prefix", {}).get("k"))
+    loaded = SimpleNamespace(info=info, model=model, rule=EmitRule())
+    for folder in (tmp_path / "run" / "model", tmp_path / "run"):
+        found = point_of(TEST, loaded, folder, system, 1, max_target_tokens=TARGET_TOKENS, adaptive=None)
+        assert (found.name, found.seed, found.options) == (name, 3, options)
 
 
 def test_a_base_outside_of_the_model_folder_is_known_by_its_weights_not_by_its_name(tmp_path, monkeypatch):

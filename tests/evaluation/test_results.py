@@ -62,18 +62,16 @@ def test_the_terminal_shows_the_columns_that_fit_and_the_files_all(tmp_path):
     assert {"RTF", "AP", "sentences", "empty"} <= set(rows_of(tmp_path)[0]) - set(columns)
 
 
-def test_each_curve_s_number_is_in_a_table_in_the_results_and_on_the_terminal(tmp_path):
+def test_each_curve_s_number_is_in_a_table_and_on_the_terminal(tmp_path):
     points = [*POINTS, *(point("local_agreement", theta, folder="none/offline/model") for theta in (0.4, 0.8))]
     evaluated(tmp_path, points)
     _, shown, _ = write_results([tmp_path], tmp_path, **OPTIONS)
     rows = rows_of(tmp_path, "curves")
     assert {row["system"] for row in rows} == {"grid", "local agreement"}
-    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["curves"] == rows
     assert "Mean quality of each curve's upper envelope" in shown
     evaluated(tmp_path / "one", POINTS[:1])
     write_results([tmp_path / "one"], tmp_path, **OPTIONS)
     assert not (tmp_path / "curves.json").exists()
-    assert "curves" not in json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
 
 
 def test_scoring_again_gives_the_same_and_touches_no_hypothesis(tmp_path):

@@ -1,19 +1,23 @@
 """The adaptive policies by evaluate.py and translate.py, in one process, with tiny multi-path and offline models."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 import evaluate
 import translate
-from duplexmt.config import EvaluateSettings
-from duplexmt.evaluation.decoding import Decoding, Point
+from duplexmt.evaluation.decoding import Decoding
+from duplexmt.evaluation.points import point_of
 from duplexmt.evaluation.scores import name_points
 from duplexmt.model_folder.manifest import read_manifest, write_manifest
+from duplexmt.policy.decoding_options import TARGET_TOKENS
+from duplexmt.translator.translator import ADAPTIVE
 
 from ..helpers import tiny_prefix, tiny_tokenizer
+from ..scripted import TEST
 from ..test_config import checked
-from .test_evaluate import PAIRS, arguments, save, tear
+from .test_evaluate import PAIRS, arguments, save
 
 KNOBS = ("confidence=[0.3,0.5]", "lsg=[0.1,1]", "alignatt=1", "hold=[1,3]")
 KINDS = ("confidence", "lsg", "alignatt", "hold")
@@ -66,19 +70,6 @@ def test_a_whole_number_is_one_setting_however_it_is_written(models, tmp_path):
     assert found[0].points.keys() == found[1].points.keys()
 
 
-def test_what_was_begun_when_1_and_1_0_were_two_settings_is_gone_on_with(models, tmp_path, monkeypatch):
-    before, now = "1.0", "1"
-    with monkeypatch.context() as patch:
-        patch.setattr(EvaluateSettings, "rivals", property(lambda self: {n: getattr(self, n) or [] for n in KINDS}))
-        _, begun = decode(tmp_path, [models / "multi"], f"confidence=[0.5,{before}]")
-    tear(tmp_path, 4)
-    for value in (before, now):
-        cfg, found = decode(tmp_path, [models / "multi"], f"confidence=[0.5,{value}]")
-        assert found.points.keys() == begun.points.keys()
-        found.check_complete()
-    evaluate.results(cfg, [tmp_path], tmp_path, "run", None)
-
-
 def test_hypotheses_by_other_bounds_are_stale(models, tmp_path):
     decode(tmp_path, [models / "multi"], "lsg=0.3", "hold=1")
     for changed in ("adaptive.k_max=2", "adaptive.alpha=0.5", "adaptive.divergence=code"):
@@ -124,7 +115,9 @@ def test_hypotheses_by_other_heads_are_stale(models, tmp_path):
 def test_alignatt_with_and_without_alignment_heads_can_be_shown_together(models):
     def point_with(heads):
         info = read_manifest(models / "offline") | {"alignment_heads": heads}
-        return Point.of("alignatt", 1, models / "offline", info, [], {"heads": heads})
+        loaded = SimpleNamespace(info=info, model=SimpleNamespace(system="offline", anchor=0, k=None))
+        how = {"max_target_tokens": TARGET_TOKENS, "adaptive": ADAPTIVE}
+        return point_of(TEST, loaded, models / "offline", "alignatt", 1, **how)
 
     without, found, of_another_training = map(point_with, (None, [[0, 1]], [[1, 0]]))
     assert name_points([without, found]) == [("AlignAtt all heads", "f=1"), ("AlignAtt alignment heads", "f=1")]
