@@ -32,7 +32,7 @@ def pareto_figure(
             with `interval` `(low, high)` or None.
     """
     with style.figure_style():
-        return style.save(_panels(curves, metrics), folder, "pareto", dpi=160, formats=("pdf", *style.FORMATS))
+        return style.save(_panels(curves, metrics), folder, "pareto")
 
 
 def latencies_figure(curves: Mapping[str, Sequence[Mapping[str, Any]]], metric: str, folder: Path) -> list[Path]:
@@ -42,7 +42,7 @@ def latencies_figure(curves: Mapping[str, Sequence[Mapping[str, Any]]], metric: 
     names = [name for name in LATENCIES if any(name in point for points in curves.values() for point in points)]
     with style.figure_style():
         figure = _panels(curves, [metric] * len(names), names, columns=3)
-        return style.save(figure, folder, "latencies", dpi=160, formats=("pdf", *style.FORMATS))
+        return style.save(figure, folder, "latencies")
 
 
 def _panels(

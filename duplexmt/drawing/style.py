@@ -22,7 +22,7 @@ COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
 MARKERS = "os^Dv*PX"
 END = "■"  # how the end token is shown
-FORMATS = ("svg", "png")
+FORMATS = ("pdf", "svg", "png")
 DATES = {"svg": "Date", "pdf": "CreationDate"}  # that a format puts down, if it is let
 
 
@@ -50,15 +50,15 @@ def figure_style() -> Iterator[None]:
         yield
 
 
-def save(figure: "Figure", folder: Path, name: str, dpi: int = 120, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Write `name.svg` and so on, the same bytes for the same figure; the folder is made if need be."""
+def save(figure: "Figure", folder: Path, name: str) -> list[Path]:
+    """Write `name.pdf`, `.svg` and `.png`, the same bytes for the same figure; the folder is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
     if figure.get_layout_engine() is not None:  # once, and not for each format
         figure.draw_without_rendering()
         figure.set_layout_engine(None)
-    paths = [folder / f"{name}.{suffix}" for suffix in formats]
-    for path, suffix in zip(paths, formats, strict=True):
-        figure.savefig(path, **({"metadata": {DATES[suffix]: None}} if suffix in DATES else {"dpi": dpi}))
+    paths = [folder / f"{name}.{suffix}" for suffix in FORMATS]
+    for path, suffix in zip(paths, FORMATS, strict=True):
+        figure.savefig(path, **({"metadata": {DATES[suffix]: None}} if suffix in DATES else {"dpi": 160}))
     return paths
 
 

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from math import isfinite
 from pathlib import Path
 
@@ -65,8 +66,8 @@ def read_run_curves(run: Path) -> dict[str, list[tuple[int, float]]]:
     return joined([read_curves(path) for path in files if path.stat().st_size])
 
 
-def training_figure(curves: Mapping[str, Curve], folder: Path) -> list[Path]:
-    """Write `PANELS` as SVG and PNG; metrics that were not logged are left out, but one of them must have been."""
+def training_figure(curves: Mapping[str, Curve]) -> bytes:
+    """`PANELS` as an SVG file; metrics that were not logged are left out, but one of them must have been."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -102,4 +103,6 @@ def training_figure(curves: Mapping[str, Curve], folder: Path) -> list[Path]:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.grid(alpha=0.3, linewidth=0.5)
             axes.legend(fontsize=8, frameon=False, handlelength=3)
-        return style.save(figure, folder, "training")
+        file = BytesIO()
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return file.getvalue()

@@ -269,38 +269,19 @@ def facts(info: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def configuration(folder: Path | None, info: Mapping[str, Any] | None) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Settings by heading: those a run or an evaluation was started with, and those its model has kept."""
+def configuration(folder: Path | None, info: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Settings by heading, as YAML: those a run or an evaluation was started with, and those its model has kept."""
     import yaml
 
     found = []
     for heading, name in (("Settings", "config"), ("Command line", "overrides")):
         path = folder / ".hydra" / f"{name}.yaml" if folder is not None else Path()
         if path.is_file():
-            try:
-                settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-            except yaml.YAMLError as error:
-                raise ValueError(f"{path} is damaged: {error}") from error
-            if settings:
-                found.append((heading, flat(settings)))
+            found.append((heading, path.read_text(encoding="utf-8")))
     if info is not None:
         kept = {name: value for name, value in info.items() if name not in ("files", "scores")}
-        found.append(("Model", flat(kept)))
+        found.append(("Model", yaml.safe_dump(kept, allow_unicode=True, sort_keys=False)))
     return found
-
-
-def flat(settings: Any, prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as dotted names and values, lists of plain values in one."""
-    if isinstance(settings, Mapping) and settings:
-        before = f"{prefix}." if prefix else ""
-        return [pair for name, value in settings.items() for pair in flat(value, f"{before}{name}")]
-    if isinstance(settings, list):
-        if any(isinstance(value, Mapping | list) for value in settings):
-            return [pair for number, value in enumerate(settings) for pair in flat(value, f"{prefix}[{number}]")]
-        if not prefix:
-            return [(str(number), str(value)) for number, value in enumerate(settings, start=1)]
-        return [(prefix, ", ".join(map(_plain, settings)))]
-    return [(prefix, _plain(settings))]
 
 
 def _plain(value: Any) -> str:

@@ -6,12 +6,11 @@ request to anywhere.
 """
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..drawing.style import CHINESE_FONT
@@ -19,11 +18,9 @@ from ..drawing.table import Row, shown_cells
 from ..drawing.training_figure import PANELS, Curve, training_figure
 from .examples import GROUPS, Example
 from .legible import legible
-from .viewer import MOST_TOKENS, Viewer, ViewerSentence, script_json, viewer_data, within
+from .viewer import MOST_TOKENS, Viewer, ViewerSentence, script_json, viewer_data
 
 WEB = Path(__file__).parent / "web"
-VIEWER_BYTES = 3_000_000
-MOST_SVG = 400_000  # bytes; the outlines of a thousand tokens take more
 SHOWN_THETAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # tab:infer-process
 RADICALS = 0x2E80  # what stands before these, readers' own fonts have
 
@@ -32,15 +29,14 @@ RADICALS = 0x2E80  # what stands before these, readers' own fonts have
 class Figure:
     """A picture, and what it shows in words."""
 
-    picture: bytes  # an SVG or PNG file
+    picture: bytes  # an SVG file
     alt: str
     caption: str = ""
 
     @property
     def address(self) -> str:
         """As the address of an image: nothing inside it runs, and its names do not meet those of other figures."""
-        kind = "png" if self.picture.startswith(b"\x89PNG") else "svg+xml"
-        return f"data:image/{kind};base64,{b64encode(self.picture).decode('ascii')}"
+        return f"data:image/svg+xml;base64,{b64encode(self.picture).decode('ascii')}"
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ class Report:
     curves: Mapping[str, Curve] = field(default_factory=dict)
     examples: Sequence[Example] = ()
     examples_of: str = ""  # which system, at which setting, on what
-    configuration: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()  # heading, names and values
+    configuration: Sequence[tuple[str, str]] = ()  # heading, YAML
     source_language: str = ""
     target_language: str = ""
 
@@ -77,23 +73,16 @@ def render(report: Report) -> str:
     Raises:
         ValueError: for tables or curves that cannot be shown.
     """
-    notes = list(report.notes)
-    viewer = None if report.viewer is None else within(report.viewer, VIEWER_BYTES)
-    if report.viewer is not None and viewer is not None and len(viewer.sentences) < len(report.viewer.sentences):
-        notes.append(
-            f"The viewer holds the first {len(viewer.sentences)} of {len(report.viewer.sentences)} sentences: its data "
-            f"are kept below {VIEWER_BYTES // 1_000_000} MB."
-        )
+    viewer = report.viewer
     logged = [metric for metrics in PANELS.values() for metric in metrics if report.curves.get(metric)]
     training = None
     if logged:
-        picture = drawn(lambda folder: training_figure(report.curves, folder))
+        picture = training_figure(report.curves)
         training = Figure(picture, "Curves over the optimiser steps; the table below has their first and last values.")
     helper = _own("dom.js").replace("\nexport ", "\n")
     script = f'"use strict";\n{helper}\n{_own("viewer.js")}' if viewer else ""
     text = _template().render(
         report=report,
-        notes=notes,
         viewer=viewer,
         viewer_json=script_json(viewer_data(viewer)) if viewer else "",
         most_tokens=MOST_TOKENS,
@@ -116,13 +105,6 @@ def render(report: Report) -> str:
 
 
 POLICY, STYLE = "%content-security-policy%", "%style-sheet%"
-
-
-def drawn(draw: Callable[[Path], Sequence[Path]]) -> bytes:
-    """The SVG file that a function of `report` writes into a folder, or its PNG file where that one is very large."""
-    with TemporaryDirectory() as folder:
-        files = {path.suffix: path.read_bytes() for path in draw(Path(folder))}
-    return files[".svg"] if len(files[".svg"]) <= MOST_SVG else files[".png"]
 
 
 def _written(sentence: ViewerSentence, thetas: Sequence[float]) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ head is asked about the text that was written, not about the reference: so each 
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ..drawing import style
@@ -77,17 +77,6 @@ def viewer_data(viewer: Viewer) -> dict[str, Any]:
         "emitColours": colours(style.EMIT_COLOURS),
         "sentences": [_sentence(sentence) for sentence in viewer.sentences],
     }
-
-
-def within(viewer: Viewer, size: int) -> Viewer:
-    """The first sentences of a viewer, at least one, whose data take at most `size` bytes."""
-    kept, used = 0, 0
-    for sentence in viewer.sentences:
-        used += len(json.dumps(_sentence(sentence), ensure_ascii=False, separators=(",", ":")).encode())
-        if kept and used > size:
-            break
-        kept += 1
-    return replace(viewer, sentences=viewer.sentences[:kept])
 
 
 def script_json(data: Any) -> str:

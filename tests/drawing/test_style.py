@@ -46,7 +46,7 @@ def test_all_of_gb_2312_is_drawn_without_a_warning(tmp_path):
         warnings.simplefilter("error")
         figure = Figure()
         figure.text(0.1, 0.5, "站在那边的男人曾是棒球手。Where $ are you? θ")
-        svg, png = style.save(figure, tmp_path, "text")
+        _, svg, png = style.save(figure, tmp_path, "text")
     assert "<text" not in svg.read_text()  # outlines: the reader needs no font either
     assert png.read_bytes().startswith(b"\x89PNG")
 

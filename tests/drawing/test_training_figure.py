@@ -20,9 +20,7 @@ def test_curves_are_read_as_far_as_they_were_logged(tmp_path):
     curves = read_curves(path)
     assert curves["train/area"] == [(49, 0.57), (99, 0.33)]
     assert curves["validation/emit_accuracy"] == [(99, 0.9)]
-    svg, png = training_figure(curves, tmp_path)
-    assert svg.stat().st_size > 1000
-    assert png.stat().st_size > 1000
+    assert training_figure(curves).startswith(b"<?xml")
 
 
 def test_of_steps_a_resumed_run_has_taken_twice_the_later_count():
@@ -37,9 +35,9 @@ def test_of_steps_a_resumed_run_has_taken_twice_the_later_count():
 
 
 @pytest.mark.parametrize("values", [(3.0, math.inf, 2.0), (3.0, math.nan, 2.0), (math.inf, math.nan)])
-def test_numbers_that_are_not_finite_leave_a_gap(tmp_path, values):
+def test_numbers_that_are_not_finite_leave_a_gap(values):
     curves = {"train/lm_loss": list(enumerate(values)), "train/area": [(0, 0.5), (2, 0.4)]}
-    assert all(path.stat().st_size > 1000 for path in training_figure(curves, tmp_path))
+    assert b"</svg>" in training_figure(curves)
 
 
 @pytest.mark.parametrize("line", ["0,,99,0.3e", "0,,,0.3", "0,,99,0.3,0.2,0.1,7"])

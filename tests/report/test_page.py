@@ -33,7 +33,7 @@ def nasty_report(with_viewer=True):
         curves=CURVES,
         examples=examples(records, "en", 1, systems={NASTY: {entry["id"]: entry for entry in records}}),
         examples_of=NASTY,
-        configuration=[(NASTY, [(NASTY, NASTY)])],
+        configuration=[(NASTY, NASTY)],
         source_language="zh",
         target_language="en",
     )
@@ -127,18 +127,6 @@ def test_what_is_written_when_stands_in_a_row_for_each_source_token_and_a_column
     (heads,) = (re.findall("θ = [^<]*", row) for row in re.findall(r"<tr>.*?</tr>", text) if "θ = " in row)
     assert heads == [f"θ = {theta}" for theta in ("0.25", "0.5", "0.75", "1")]
     assert "tab:infer-process" in text
-
-
-def test_a_viewer_too_large_is_cut_and_says_so(monkeypatch):
-    monkeypatch.setattr("duplexmt.report.page.VIEWER_BYTES", 1)
-    assert "The viewer holds the first 1 of 2 sentences" in render(Report(title="large", viewer=viewer()))
-
-
-def test_a_picture_too_large_for_outlines_is_a_png(monkeypatch):
-    text = render(Report(title="run", curves=CURVES))
-    assert ("data:image/svg+xml" in text, "data:image/png" in text) == (True, False)
-    monkeypatch.setattr("duplexmt.report.page.MOST_SVG", 1000)
-    assert "data:image/png" in render(Report(title="run", curves=CURVES))
 
 
 def test_the_font_holds_the_characters_of_the_page_and_its_licence(nasty):

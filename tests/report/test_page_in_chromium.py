@@ -123,7 +123,11 @@ def test_nothing_overflows_a_window(browser, tmp_path, width):
     path = tmp_path / "report.html"
     long = sentence(label="a label that is longer than a narrow window is wide " * 2, source=("人" * 40, "w" * 90, "x"))
     wide = [("name" * 40, "value" * 40)]
-    path.write_text(render(Report(title="t" * 120, facts=wide, viewer=viewer(long), configuration=[("c" * 90, wide)])))
+    path.write_text(
+        render(
+            Report(title="t" * 120, facts=wide, viewer=viewer(long), configuration=[("c" * 90, "name" * 90 + ": 1")])
+        )
+    )
     browser.open(path.as_uri(), width=width)
     browser.run("document.querySelectorAll('details').forEach(part => part.open = true)")
     assert browser.outside(".scroll", ".legend", ".skip") == []

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from duplexmt.report.viewer import script_json, viewer_data, within
+from duplexmt.report.viewer import script_json, viewer_data
 
 from .scripted_viewer import grid, sentence, viewer
 
@@ -32,13 +32,3 @@ def test_long_sentences_are_cut_and_keep_their_size():
     found = viewer_data(viewer(long))["sentences"][0]["grids"][0]
     assert found["size"] == [90, 70]
     assert (len(found["emit"]), len(found["emit"][0]), len(found["best"])) == (40, 40, 40)
-
-
-def test_a_viewer_keeps_its_first_sentences_within_a_size():
-    many = viewer(*[sentence()] * 5)
-    one = len(
-        json.dumps(viewer_data(viewer(sentence()))["sentences"], ensure_ascii=False, separators=(",", ":")).encode()
-    )
-    assert len(within(many, 3 * one).sentences) == 3
-    assert len(within(many, 1).sentences) == 1
-    assert within(many, 10**9) == many
