@@ -174,6 +174,7 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
+        answer = send_with_headers if scope["type"] == "http" else send  # frames pass as they are
         client = client_of(HTTPConnection(scope))
         if not self._is_ours(Headers(scope=scope).get("host", "")):
             refusal = PlainTextResponse("no such host here: name it in hosts=[…]\n", 421)
@@ -182,7 +183,7 @@ class Guard:
             refusal = PlainTextResponse(told, 503, {"Retry-After": f"{self.retry:.0f}"})
         else:
             try:
-                await self.app(scope, receive, send_with_headers)
+                await self.app(scope, receive, answer)
             finally:
                 self.shares.give_back(client)
             return

@@ -51,24 +51,8 @@ def run(settings: EngineSettings, link: socket.socket) -> None:
     fingerprint = checksum({name: model.loaded.info for name, model in engine.models.items()})
     link.sendall(_line({"models": told, "fingerprint": fingerprint}))
     with suppress(BrokenPipeError, ConnectionResetError):  # the other end has been closed meanwhile
-        _serve(engine, link)
+        engine.serve(link)
     gc.unfreeze()  # else nanobind, which Triton is bound by, takes what was frozen for leaked and lists it at exit
-
-
-def _serve(engine: "Worker", link: socket.socket) -> None:
-    received, heard = b"", monotonic()
-    while True:
-        if select.select([link], [], [], engine.patience())[0]:
-            data = link.recv(CHUNK)
-            if not data:
-                return
-            *lines, received = (received + data).split(b"\n")
-            for line in lines:
-                engine.do(**json.loads(line))
-        found = engine.step()
-        if found["out"] or found["asked"] or monotonic() - heard > HEARTBEAT:
-            link.sendall(_line(found))
-            heard = monotonic()
 
 
 def _line(values: dict[str, Any]) -> bytes:
@@ -152,6 +136,22 @@ class Worker:
         self.sources: dict[str, tuple[int, GrowingText]] = {}  # of the sentence at hand, with its number
         self.out: dict[str, list[list[Any]]] = {}
         self.asked = False
+
+    def serve(self, link: socket.socket) -> None:
+        """Do what comes over the link, and send what each step has brought, until the other end closes it."""
+        received, heard = b"", monotonic()
+        while True:
+            if select.select([link], [], [], self.patience())[0]:
+                data = link.recv(CHUNK)
+                if not data:
+                    return
+                *lines, received = (received + data).split(b"\n")
+                for line in lines:
+                    self.do(**json.loads(line))
+            found = self.step()
+            if found["out"] or found["asked"] or monotonic() - heard > HEARTBEAT:
+                link.sendall(_line(found))
+                heard = monotonic()
 
     def patience(self) -> float:
         """Seconds it may wait for more text."""

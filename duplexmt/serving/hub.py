@@ -130,8 +130,7 @@ class Hub:
         self.sessions[session.name] = session
         for watcher in self.watchers.get(session.channel or "", ()):
             watcher.tell(self.watching(session.channel))
-        for message in session.open_text.again():
-            self.link.ask(**message)
+        self._give(session)
         self.metrics.sessions.set(len(self.sessions))
         return session
 
