@@ -208,8 +208,8 @@ class Connection:
             self._gap = message.at > session.received
             if not session.received:
                 self.hub.check_streams()
-            if new := session.take(message.at, message.text):
-                self.hub.link.ask(**session.open_text.add(new))
+            if asked := session.take(message.at, message.text):
+                self.hub.link.ask(**asked)
         self.tell(session.ack())
 
     def _replace(self, session: Session, message: Text, position: int) -> None:

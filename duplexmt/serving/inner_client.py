@@ -79,7 +79,8 @@ class InnerClient:
             raise self.refused
         if not self.session.received:
             self.hub.check_streams()
-        self.hub.link.ask(**self.session.open_text.add(self.session.take(self.session.received, text)))
+        if asked := self.session.take(self.session.received, text):
+            self.hub.link.ask(**asked)
 
     async def replace(self, position: int, text: str) -> int | None:
         """Have the text from a position on be another one.

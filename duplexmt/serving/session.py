@@ -126,21 +126,20 @@ class Session:
         """The client has the key: those before may not be used again."""
         self._used = len(self._keys) - 1
 
-    def take(self, at: int, text: str) -> str:
-        """Take text that begins at a position; what of it is new.
+    def take(self, at: int, text: str) -> dict[str, Any] | None:
+        """Take text that begins at a position: what of it is new, for the engine; None where nothing is.
 
         Raises:
             Refused: for more than the client has credit for.
         """
-        if at > self.received:
-            return ""
-        new = text[self.received - at :]
+        new = text[self.received - at :] if at <= self.received else ""
+        if not new:
+            return None
         self._spend(len(new))
-        if new:
-            self.received += len(new)
-            self.texted = monotonic()
-            self._arrived.append((self.received, self.texted))
-        return new
+        self.received += len(new)
+        self.texted = monotonic()
+        self._arrived.append((self.received, self.texted))
+        return self.open_text.add(new)
 
     def _spend(self, characters: int) -> None:
         if not self.characters.take(characters):
