@@ -1,15 +1,12 @@
-"""What a decision is worth, against every path there is."""
+"""What a decision is worth, of long pairs and padded ones. Against enumeration: `test_words.py`."""
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from duplexmt.policy.path import best_path, path_of
 from duplexmt.policy.regret import emit_advantages
 
-from .brute_force import best_score_from, cell_by_cell
-from .test_path import heatmaps
+from .brute_force import cell_by_cell
 
 
 def advantages(heatmap, lam):
@@ -18,30 +15,6 @@ def advantages(heatmap, lam):
         torch.tensor([heatmap], dtype=torch.float64), torch.tensor([rows]), torch.tensor([columns]), lam
     )
     return found[0].tolist()
-
-
-@given(heatmaps(), st.sampled_from([0.0, 0.125, 0.25, 1.0, 4.0]))
-def test_advantage_equals_the_best_of_all_paths_that_emit_over_the_best_that_wait(heatmap, lam):
-    X, Y = len(heatmap), len(heatmap[0])
-    expected = [
-        [
-            best_score_from(heatmap, lam, x, y + 1) - heatmap[x][y] - best_score_from(heatmap, lam, x + 1, y) - lam * y
-            for y in range(Y)
-        ]
-        for x in range(X - 1)
-    ]
-    assert advantages(heatmap, lam) == [*expected, [0.0] * Y]  # no choice in the last row
-
-
-@given(heatmaps(), st.sampled_from([0.125, 1.0]))
-def test_on_the_best_path_no_decision_can_be_bettered(heatmap, lam):
-    X, Y = len(heatmap), len(heatmap[0])
-    y_at = best_path(torch.tensor([heatmap]), torch.tensor([X]), torch.tensor([Y]), lam)[0].tolist()
-    worth, height = advantages(heatmap, lam), 0
-    for x in range(X - 1):
-        assert all(worth[x][y] >= 0 for y in range(height, y_at[x]))
-        height = y_at[x]
-        assert height == Y or worth[x][height] <= 0
 
 
 @pytest.mark.parametrize(("X", "Y", "lam"), [(33, 33, 1 / 32), (50, 9, 0.0), (2, 61, 0.5), (40, 70, 1 / 32)])

@@ -1,25 +1,8 @@
-"""Where decoding writes, against one path at a time."""
+"""Where decoding writes: limits, padding, drawn tokens. Against one path at a time: `test_words.py`."""
 
 import torch
 
-from benchmarks.path_loss import threshold_rows
-from duplexmt.policy.visits import THETAS, delay_shares, drawn_cells, visit_shares
-
-
-def test_shares_are_those_of_the_paths_of_all_thresholds():
-    draw = torch.Generator().manual_seed(5)
-    source_lengths, target_lengths = torch.tensor([5, 1, 3, 7]), torch.tensor([4, 6, 1, 5])
-    p_emit = torch.rand(4, 7, 6, generator=draw)
-    p_emit[0, 0, 0], p_emit[0, 0, 1] = 1.0, 0.0  # a first token that needs no more, a second one that waits to the end
-    p_emit[0, :, 1] = 0.0
-    shares = visit_shares(p_emit, source_lengths, target_lengths)
-    expected = torch.zeros_like(shares)
-    for b, (X, Y) in enumerate(zip(source_lengths.tolist(), target_lengths.tolist(), strict=True)):
-        for theta in THETAS:
-            rows = threshold_rows(p_emit[b, :X, :Y].tolist(), theta)
-            expected[b, rows, range(Y)] += 1 / len(THETAS)
-    torch.testing.assert_close(shares, expected)
-    assert shares[0, 4, 1:].tolist() == [1, 1, 1, 0, 0], "nothing is written before what precedes it"
+from duplexmt.policy.visits import drawn_cells, visit_shares
 
 
 def test_the_highest_threshold_reads_the_whole_source_and_a_sure_head_none_ahead():
@@ -40,17 +23,6 @@ def test_padding_is_not_read_and_has_no_share():
     assert (shares[0, 2:] == 0).all()
     assert (shares[0, :, 3:] == 0).all()
     torch.testing.assert_close(shares.sum(1), torch.tensor([[1.0, 1, 1, 0, 0], [1, 1, 1, 1, 1]]))
-
-
-def test_shares_of_fixed_delays_are_those_of_all_wait_k_paths():
-    source_lengths, target_lengths = torch.tensor([5, 1, 3, 7]), torch.tensor([4, 6, 1, 5])
-    shares = delay_shares(source_lengths, target_lengths, 7, 6)
-    expected = torch.zeros(4, 7, 6)
-    for b, (X, Y) in enumerate(zip(source_lengths.tolist(), target_lengths.tolist(), strict=True)):
-        for k in range(1, X + 1):
-            for y in range(Y):
-                expected[b, X - 1 if y == Y - 1 else min(k - 1 + y, X - 1), y] += 1 / X
-    torch.testing.assert_close(shares, expected)
 
 
 def test_a_token_is_drawn_once_or_twice_and_on_average_by_its_shares():
