@@ -228,8 +228,11 @@ def test_a_model_of_texts_of_any_length_translates_live_and_its_card_says_so(tmp
     ("k", "schedule"), [(3, "wait-k, k = 3"), ("multi", "trained at every k"), (None, "the whole source is read")]
 )
 def test_the_model_card_of_a_baseline_names_its_schedule(tmp_path, k, schedule):
-    model = tiny_prefix(k, vocab_size=len(tiny_tokenizer()))
-    assert schedule in (save(tmp_path / "model", model) / "README.md").read_text(encoding="utf-8")
+    model = tiny_prefix(k, anchor=7, vocab_size=len(tiny_tokenizer()))
+    card = (save(tmp_path / "model", model, policy={}) / "README.md").read_text(encoding="utf-8")
+    assert schedule in card
+    assert "anchor 7" in card
+    assert "λ" not in card
     assert load_model_folder(tmp_path / "model").model.k == k
 
 

@@ -74,10 +74,14 @@ def small_row_module(**values):
 
 
 def first_gradients(tmp_path, batch_size, accumulate=1, made=small_module, **values):
-    """Gradients of the first optimiser step of a run, by name."""
+    """Gradients of the one optimiser step of a run of all pairs, by name; see the module for the batch size."""
     path = tmp_path / f"{batch_size}-{accumulate}.pt"
     trainer = small_trainer(accumulate_grad_batches=accumulate, max_steps=1, callbacks=[KeepGradients(path)])
-    trainer.fit(made(**values), small_data(batch_size))
+    module, data = made(**values), small_data(min(batch_size, len(HALVES)))
+    if batch_size >= ROUND:
+        data.batch_tokens, data.planner = batch_size, module.planner
+    trainer.fit(module, data)
+    assert len(data.loader) == accumulate, "one step of all pairs"
     return torch.load(path, weights_only=True)
 
 
@@ -126,14 +130,15 @@ def small_trainer(folder=None, **values):
     return L.Trainer(**(settings | values))
 
 
-def built_trainer(folder, *callbacks, every=1, resumed=False, **settings):
+def built_trainer(folder, *callbacks, every=1, resumed=False, wandb=False, name="test", group=None, **settings):
     """A quiet one by `build_trainer`, with a checkpoint every so many steps."""
     return run.build_trainer(
         folder,
         trainer=PLAIN | settings,
-        logger={"wandb": False, "offline": True, "project": ""},
-        name="test",
-        settings={},
+        logger={"wandb": wandb, "offline": True, "project": "test"},
+        name=name,
+        group=group,
+        settings={"policy": {"lam": 0.1}},
         checkpoint_every_n_steps=every,
         callbacks=callbacks,
         resumed=resumed,

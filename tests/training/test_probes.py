@@ -17,11 +17,10 @@ from duplexmt.grid.model import GridModel
 from duplexmt.training import probes as probes_module
 from duplexmt.training.loggers import close_loggers, log_model
 from duplexmt.training.probes import ProbeCallback, choose_probes, undisturbed, visible
-from duplexmt.training.run import build_trainer
 from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_backbone, tiny_tokenizer, trained
 from tests.wandb_runs import finished_run
 
-from .small_run import PLAIN, small_data, small_module, small_prefix_module, small_trainer
+from .small_run import built_trainer, small_data, small_module, small_prefix_module, small_trainer
 
 PREPARED = PreparedCorpus({"train": [], "validation": as_pairs(SENTENCES), "test": []}, tiny_tokenizer(), None)
 SHORT = [["喝茶", "tea"], ["书", "a book"]]
@@ -167,16 +166,8 @@ def offline_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("offline")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_SILENT", "true")
-        trainer = build_trainer(
-            folder,
-            trainer=PLAIN | {"max_epochs": 1},
-            logger={"wandb": True, "offline": True, "project": "test"},
-            name="0 policy.lam=0.1",
-            group="lambda-sweep",
-            settings={"policy": {"lam": 0.1}},
-            checkpoint_every_n_steps=100,
-            callbacks=[callback(folder, choose(pairs=SHORT))],
-        )
+        named = {"wandb": True, "name": "0 policy.lam=0.1", "group": "lambda-sweep"}
+        trainer = built_trainer(folder, callback(folder, choose(pairs=SHORT)), every=100, **named, max_epochs=1)
         trainer.fit(small_module(), small_data(4))
         (folder / "model").mkdir()
         (folder / "model" / "model.safetensors").write_bytes(b"weights")
@@ -187,15 +178,7 @@ def offline_run(tmp_path_factory):
 
 def test_only_the_first_process_of_a_run_has_a_wandb_run_to_end(tmp_path, monkeypatch):
     monkeypatch.setattr(rank_zero_only, "rank", 1)
-    trainer = build_trainer(
-        tmp_path,
-        trainer=PLAIN,
-        logger={"wandb": True, "offline": True, "project": "test"},
-        name="test",
-        settings={},
-        checkpoint_every_n_steps=100,
-    )
-    close_loggers(trainer)
+    close_loggers(built_trainer(tmp_path, wandb=True))
     assert not list(tmp_path.glob("wandb"))
 
 

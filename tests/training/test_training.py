@@ -11,25 +11,23 @@ from torch.nn import functional as F
 
 from benchmarks.path_loss import threshold_rows
 from duplexmt.data.batch import collate
-from duplexmt.data.tokenizer import stream_tokens, token_ids
+from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.decoder.backbone import add_lora, freeze_in, pretrained_backbone
 from duplexmt.decoder.heads import EMIT
 from duplexmt.grid.model import GridModel
-from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.calibration import calibration_error, calibration_sums
 from duplexmt.policy.guide import guide
 from duplexmt.policy.path import best_path, emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.visits import THETAS
 from duplexmt.training.base import FROZEN, OVERFLOWS_IN_A_ROW
-from tests.helpers import SENTENCES, spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
+from tests.helpers import spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
 
 from .small_run import (
     assert_same,
     built_trainer,
     first_gradients,
     gradients_of_two_processes,
-    saved,
     small_data,
     small_module,
     small_prefix_module,
@@ -81,13 +79,15 @@ def test_gradients_are_those_of_the_papers_means_over_the_whole_step(tmp_path, e
         (1, 12, small_module, {"emit_loss": "regret", "lm_cells": "visits"}),
         (1, 12, small_row_module, {}),
         (4, 3, small_prefix_module, {"k": "multi"}),
+        (256, 3, small_prefix_module, {"k": "multi"}),
     ],
-    ids=["mask", "visits", "drawn words", "multi-path"],
+    ids=["mask", "visits", "drawn words", "multi-path", "packed"],
 )
 def test_accumulated_batches_give_the_gradients_of_one_large_batch(tmp_path, batch_size, accumulate, made, values):
     parts = first_gradients(tmp_path, batch_size, accumulate, made=made, **values)
-    # Shares are in float32, and so are the numbers by which Lightning divides.
-    assert_same(parts, first_gradients(tmp_path, 12, made=made, **values), 1e-6 if made is small_row_module else 1e-7)
+    # Shares are in float32, and so are the numbers by which Lightning divides, but for packed lists.
+    tolerance = 1e-9 if batch_size == 256 else 1e-6 if made is small_row_module else 1e-7
+    assert_same(parts, first_gradients(tmp_path, 12, made=made, **values), tolerance)
 
 
 @pytest.mark.slow
@@ -320,28 +320,6 @@ def test_a_run_goes_on_with_the_optimizer_it_was_begun_with(tmp_path):
     for other in ({}, {"optimizer": "muon"}, {"optimizer": "muon", "emit_learning_rate": 0.01}):
         with pytest.raises(ValueError, match=r"training\.optimizer=.*; resume with both settings as the run was begun"):
             small_module(**other).on_load_checkpoint(kept)
-
-
-def test_lora_trains_adapters_text_head_and_emit_head_and_nothing_else_then_survives_saving(tmp_path):
-    """A tiny tied Qwen2 on disk goes through from_pretrained, LoRA, one training step, save and load."""
-    base = tiny_backbone(vocab_size=len(tiny_tokenizer()), tie_word_embeddings=True)
-    base.save_pretrained(tmp_path / "base")
-    model = GridModel(add_lora(pretrained_backbone(str(tmp_path / "base"), len(tiny_tokenizer())), **LORA))
-    before = {name: w.detach().clone() for name, w in model.named_parameters()}
-    module = small_module(model, warmup_steps=0, learning_rate=1e-2)
-    small_trainer(max_steps=2).fit(module, small_data(6))
-    changed = {name for name, w in model.named_parameters() if not torch.equal(w, before[name])}
-    assert changed == {n for n in before if "lora_" in n or "lm_head.modules_to_save" in n or n.startswith("emit_head")}
-    embedding = model.causal_lm.model.embed_tokens.weight
-    assert torch.equal(embedding, base.model.embed_tokens.weight)  # the tied head was untied first
-    loaded = load_model_folder(saved(tmp_path / "model", model, backbone=str(tmp_path / "base"))).model
-    source, target = (torch.tensor(token_ids(tiny_tokenizer(), [text])) for text in SENTENCES[0])
-    model.eval()
-    with torch.no_grad():
-        expected, got = model(source, target), loaded(source, target)
-        torch.testing.assert_close(got, expected, rtol=0, atol=1e-4)  # merged in float32
-        torch.testing.assert_close(loaded.text_logits(got), model.text_logits(expected), rtol=0, atol=1e-4)
-        torch.testing.assert_close(loaded.emit_logits(got), model.emit_logits(expected), rtol=0, atol=1e-4)
 
 
 def test_states_inside_prefixes_are_not_scored():
