@@ -109,7 +109,9 @@ def test_a_search_that_goes_on_with_another_target_finishes_what_the_one_before_
     search(reached / 2).check_complete()  # has no need of θ = 1
 
 
-@pytest.mark.parametrize("passed_over", ["policy.theta=[0.3,0.5]", "split=test", "k=3", "agreement=[2]"])
+@pytest.mark.parametrize(
+    "passed_over", ["policy.theta=[0.3,0.5]", "split=test", "k=3", "agreement=[2]", "hold=[1]", "lsg=[1]"]
+)
 def test_a_search_refuses_what_it_would_pass_over(models, tmp_path, passed_over):
     given = arguments([models / "grid"], "target_al=3", passed_over)
     refused = rf"{re.escape(passed_over)}: target_al=3 tries θ of its own on validation pairs; leave one out"
