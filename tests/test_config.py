@@ -24,8 +24,6 @@ from duplexmt.command_line import (
     check_first,
     follower_arguments,
     model_name,
-    rescore_arguments,
-    resume_arguments,
     run_label,
     user_errors,
 )
@@ -621,51 +619,7 @@ def test_another_corpus_given_now_leaves_nothing_of_the_recorded_one():
     assert recorded_data(RECORDED, given) is given
 
 
-# --- resuming, and errors for users ------------------------------------------------------------------------------
-
-
-def started_run(folder, overrides):
-    (folder / ".hydra").mkdir(parents=True)
-    (folder / "checkpoints").mkdir()
-    (folder / "checkpoints" / "last.ckpt").touch()
-    OmegaConf.save(OmegaConf.create(overrides), folder / ".hydra" / "overrides.yaml")
-    return folder
-
-
-def test_resume_brings_the_arguments_of_the_run_and_its_folder(tmp_path):
-    run = started_run(tmp_path / "run", ["experiment=smoke", "policy.lam=0.3", "resume=earlier"])
-    assert resume_arguments([f"resume={run}", "trainer.max_epochs=5"]) == [
-        "experiment=smoke", "policy.lam=0.3", f"resume={run}", "trainer.max_epochs=5", f"hydra.run.dir='{run}'"
-    ]  # fmt: skip
-    assert resume_arguments([f"resume={run}", "experiment=paper"]) == [
-        "policy.lam=0.3", f"resume={run}", "experiment=paper", f"hydra.run.dir='{run}'"
-    ], "Hydra takes a group once"  # fmt: skip
-
-
-def test_options_of_hydra_stand_before_the_settings_of_a_resumed_run_and_a_sweep_of_it_is_refused(tmp_path):
-    run = started_run(tmp_path / "run", ["policy.lam=0.3", "~probes"])
-    rest = ["policy.lam=0.3", "~probes", f"resume={run}", f"hydra.run.dir='{run}'"]
-    assert resume_arguments([f"resume={run}", "--cfg", "job"]) == ["--cfg", "job", *rest]
-    (run / "decoding.json").touch()
-    assert rescore_arguments([f"rescore={run}", "--cfg", "job"])[:2] == ["--cfg", "job"]
-    with pytest.raises(ValueError, match=r"goes on with one run: leave -m out"):
-        resume_arguments(["-m", f"resume={run}"])
-
-
-@pytest.mark.parametrize("name", ["run (2)", "it's"])
-def test_a_folder_of_any_name_is_gone_on_with_and_scored_again(tmp_path, name):
-    run = started_run(tmp_path / name, [])
-    (run / "decoding.json").touch()
-    for extended, setting in ((resume_arguments, "resume"), (rescore_arguments, "rescore")):
-        given = extended(quote_arguments([f"{setting}={run}"]))
-        values = {one.key_or_group: one.value() for one in OverridesParser.create().parse_overrides(given)}
-        assert values[setting] == values["hydra.run.dir"] == str(run)
-
-
-def test_resume_into_another_folder_is_refused(tmp_path):
-    run = started_run(tmp_path / "run", [])
-    with pytest.raises(ValueError, match=r"leave hydra\.run\.dir out"):
-        resume_arguments([f"resume={run}", "hydra.run.dir=elsewhere"])
+# --- errors for users ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -706,51 +660,6 @@ def test_a_text_stands_for_itself_whatever_it_holds(text):
         assert found == text
     elif "\\" not in text:  # a complete string in quotes: they are Hydra's
         assert found == text[1:-1]
-
-
-@pytest.mark.parametrize("missing", [".hydra/overrides.yaml", "checkpoints/last.ckpt"])
-def test_resume_of_a_folder_without_settings_or_checkpoint_is_refused_by_name(tmp_path, missing):
-    run = started_run(tmp_path / "run", [])
-    (run / missing).unlink()
-    with pytest.raises(ValueError, match=rf"resume={run}: no run with a checkpoint"):
-        resume_arguments([f"resume={run}"])
-
-
-def test_an_evaluation_needs_no_checkpoint_to_be_resumed(tmp_path):
-    run = started_run(tmp_path / "run", ["limit=5"])
-    with pytest.raises(ValueError, match=r"nothing begun \(decoding\.json\) there"):
-        resume_arguments([f"resume={run}"], needs="decoding.json")
-    (run / "decoding.json").touch()
-    assert resume_arguments([f"resume={run}"], needs="decoding.json") == [
-        "limit=5", f"resume={run}", f"hydra.run.dir='{run}'"
-    ]  # fmt: skip
-
-
-def test_rescoring_writes_into_the_folder_and_keeps_how_it_was_made(tmp_path):
-    (tmp_path / "decoding.json").touch()
-    given = [f"rescore={tmp_path}", "quality=neural"]
-    assert rescore_arguments(given) == [*given, f"hydra.run.dir='{tmp_path}'"]
-    for elsewhere in ([], ["rescore=null"], [f"rescore=[{tmp_path},b]"], [*given, "hydra.run.dir=b"]):
-        assert rescore_arguments(elsewhere) == elsewhere
-    with pytest.raises(ValueError, match="rescore=no/such: there is no such folder"):
-        rescore_arguments(["rescore=no/such"])
-
-
-def test_scoring_again_keeps_the_settings_of_the_evaluation_but_for_those_given_anew(tmp_path):
-    run = started_run(tmp_path / "run", ["experiment=duplex_results", "quality=neural", "resume=x", "target_al=3"])
-    with pytest.raises(ValueError, match=rf"rescore={run}: no evaluation there"):  # a training's settings are others
-        rescore_arguments([f"rescore={run}"])
-    (run / "decoding.json").touch()
-    assert rescore_arguments([f"rescore={run}", "quality=basic"]) == [
-        "experiment=duplex_results", f"rescore={run}", "quality=basic", f"hydra.run.dir='{run}'"
-    ]  # fmt: skip
-
-
-def test_a_scoring_of_other_folders_is_done_again_from_those(tmp_path):
-    run = started_run(tmp_path / "run", ["rescore=[a,b]", "over_seeds=true", "quality=neural"])
-    assert rescore_arguments([f"rescore={run}", "quality=basic"]) == [
-        "over_seeds=true", "quality=basic", "rescore=[a,b]", f"hydra.run.dir='{run}'"
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("error", [ValueError("λ is wrong"), FileNotFoundError("λ is wrong")])
