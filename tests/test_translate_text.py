@@ -83,21 +83,25 @@ def translated(run, capsys):
     return translated_with
 
 
+@pytest.fixture
+def ends_once(monkeypatch):
+    """A live text that ends its first sentence, and fails at the next one."""
+    end_sentence, ended = LiveText._end_sentence, []
+
+    def failing(self):
+        if ended:
+            raise ValueError("no more")
+        ended.append(True)
+        yield from end_sentence(self)
+
+    monkeypatch.setattr(LiveText, "_end_sentence", failing)
+
+
 class Terminal(io.StringIO):
     """Shows standard output and error."""
 
     def isatty(self):
         return True
-
-
-def test_what_nobody_sees_is_not_translated_and_said_once_a_line(translated):
-    text = "他\u200d没\u200d有\ufe0f\n看见\n" + "\u200d" * 20_000 + "我们\n"
-    for lines, err in (translated(stdin=text.encode()), translated(text)):
-        assert lines == {1: "他没有", 2: "看见", 3: "我们"}
-        assert [line for line in err.splitlines() if "passed over" in line] == [
-            "line 1: 3 invisible characters passed over (U+200D, U+FE0F)",
-            "line 3: 20,000 invisible characters passed over (U+200D)",
-        ]
 
 
 def test_every_kind_of_line_end_ends_a_line(translated):
@@ -119,6 +123,12 @@ def test_bytes_that_are_no_utf_8_are_left_out_of_an_argument_as_of_standard_inpu
     assert argument == translated(stdin=raw)
     assert argument[0] == {1: "他", 2: "看见"}
     assert argument[1].count("line 2: not UTF-8") == 2
+
+
+def test_a_line_of_white_space_is_passed_over_and_said(translated):
+    lines, err = translated(stdin="他\n \n看见\n".encode())
+    assert lines == {1: "他", 3: "看见"}
+    assert "line 2: no text to translate\n" in err
 
 
 def test_a_sentence_of_no_tokens_is_refused_rather_than_ignored(translated):
@@ -157,19 +167,11 @@ def test_on_a_terminal_a_warning_begins_a_line_and_a_file_holds_a_line_for_each_
     assert "" not in shown
 
 
+@pytest.mark.usefixtures("ends_once")
 def test_on_a_terminal_an_error_begins_a_line(run, monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setattr("sys.stderr", terminal)
-    end_sentence, ended = LiveText._end_sentence, []
-
-    def failing(self):
-        if ended:
-            raise ValueError("no more")
-        ended.append(True)
-        yield from end_sentence(self)
-
-    monkeypatch.setattr(LiveText, "_end_sentence", failing)
     with pytest.raises(ValueError, match="no more"):
         run("他。看。", events=False)
     assert terminal.getvalue().endswith("\n")
@@ -214,16 +216,8 @@ def test_captions_stand_where_they_were_written_by_the_clock(run, tmp_path, monk
     assert all(cue.begin % 10 == 0 for cue in cues)
 
 
-def test_an_error_leaves_the_captions_written_so_far(run, monkeypatch, tmp_path):
-    end_sentence, ended = LiveText._end_sentence, []
-
-    def failing(self):
-        if ended:
-            raise ValueError("no more")
-        ended.append(True)
-        yield from end_sentence(self)
-
-    monkeypatch.setattr(LiveText, "_end_sentence", failing)
+@pytest.mark.usefixtures("ends_once")
+def test_an_error_leaves_the_captions_written_so_far(run, tmp_path):
     with pytest.raises(ValueError, match="no more"):
         run("他。看。", captions=str(tmp_path / "out.vtt"), source_rate=1.0)
     assert len(read_cues((tmp_path / "out.vtt").read_text(encoding="utf-8"), "out.vtt", "\n")) == 1

@@ -175,13 +175,3 @@ def test_what_another_system_serves_is_the_text_of_translate_py_and_a_theta_is_r
         ):
             list(client)
     assert [text.split() for text in told] == [expected.split()] * 2
-
-
-def test_a_model_that_cannot_be_run_as_what_was_asked_is_refused_before_an_address_is_told(folder, tmp_path):
-    done = run("serve.py", f"model_folder={folder}", "run_as=confidence", "setting=0.5")
-    assert done.returncode == 2
-    assert "run_as=confidence: " in done.stderr
-    assert "train.py system=waitk system.k=multi" in done.stderr
-    done = run("serve.py", f"model_folder={multi_path_folder(tmp_path / 'model')}")
-    assert "holds a waitk model, no grid: say what to run it as" in done.stderr
-    assert not done.stdout

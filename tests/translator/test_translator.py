@@ -76,6 +76,7 @@ def test_what_could_not_be_translated_whole_is_logged_with_its_text(translator, 
     assert all(message.startswith("text 2: ") for message in messages if "cut at" in message or "invisible" in message)
     assert {"text 2: the translation of a sentence was cut off (max_target_tokens)"} <= messages
     assert any("cut at 24 tokens" in message for message in messages)
+    assert "text 2: 50 invisible characters passed over (U+200D)" in messages
 
 
 # --- many at once -------------------------------------------------------------------------------------------------
