@@ -26,7 +26,6 @@ DATA = ROOT / "data"
 FILES = {path.name.split(".")[0]: path for path in sorted(DATA.glob("*.tsv.gz"))}
 GERMAN = DATA / "de-en" / "tatoeba.de-en.tsv.gz"
 CHINESE_HELD_OUT = DATA / "de-en" / "held-out.zh-en.tsv.gz"
-HELD_OUT = ("tatoeba", "3am-captions")
 register_schemas()
 
 

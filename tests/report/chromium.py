@@ -3,7 +3,6 @@
 Debian and Ubuntu: `apt-get install chromium`. The protocol is https://chromedevtools.github.io/devtools-protocol/.
 """
 
-import base64
 import fcntl
 import json
 import os
@@ -125,11 +124,6 @@ class Chromium:
         }
         self.send("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", **extra)
         self.send("Input.dispatchKeyEvent", type="keyUp", **extra)
-
-    def screenshot(self, path, full=False):
-        """The window, or the whole page, as PNG."""
-        shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=full)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
     def requests(self):
         """Addresses asked for since the page was opened, without those inside the page itself."""

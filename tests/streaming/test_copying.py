@@ -33,11 +33,17 @@ def always(kind, script):
     return Scripted
 
 
-def engine_of(policy, tokenizer, model):
-    tokens = stream_tokens(tokenizer, copy_tokens=3)
-    return Engine(
-        model, tokens, policy=policy, theta=0.5, max_target_tokens=20, typical_source_length=9, tokenizer=tokenizer
-    )
+def scripted(kind, script, setting=1, make=tiny_tokenizer):
+    """Tokenizer, copy tokens, a script's tokens, and an engine that writes it: texts, and numbers of copy tokens."""
+    tokenizer = make()
+    tokens, size = stream_tokens(tokenizer, copy_tokens=3), len(tokenizer)
+    parts = ([tokens.copy_tokens[one]] if isinstance(one, int) else token_ids(tokenizer, [one])[0] for one in script)
+    chosen = [token for part in parts for token in part]
+    model = tiny_grid(tiny_backbone(vocab_size=size)) if kind is Theta else tiny_prefix(vocab_size=size)
+    policy = always(kind, [*chosen, *3 * [tokenizer.eos_token_id]])(setting)
+    limits = {"max_target_tokens": 20, "typical_source_length": 9}
+    engine = Engine(model, tokens, policy=policy, theta=0.5, **limits, tokenizer=tokenizer)
+    return tokenizer, tokens.copy_tokens, chosen, engine
 
 
 def read_before(events, copies):
@@ -53,13 +59,7 @@ def read_before(events, copies):
 @pytest.mark.parametrize("make", [tiny_tokenizer, byte_level_tokenizer])
 @pytest.mark.parametrize(("kind", "setting"), [(Theta, None), (WaitK, 1), (LocalAgreement, 1), (Hold, 0)])
 def test_a_copy_token_waits_for_what_follows_its_run_and_has_its_text(kind, setting, make):
-    tokenizer = make()
-    first, second, _ = copies = stream_tokens(tokenizer, copy_tokens=3).copy_tokens
-    to, space = (token_ids(tokenizer, [text])[0][0] for text in "a ")
-    end = tokenizer.eos_token_id
-    size = len(tokenizer)
-    model = tiny_grid(tiny_backbone(vocab_size=size)) if kind is Theta else tiny_prefix(vocab_size=size)
-    engine = engine_of(always(kind, [to, first, space, second, end])(setting), tokenizer, model)
+    tokenizer, copies, script, engine = scripted(kind, ["a", 0, " ", 1], setting, make)
     (source,) = token_ids(tokenizer, [SOURCE])
     ends = [len(token_ids(tokenizer, [SOURCE[:place]])[0]) for place in (len("给foo.com"), len("给foo.com和x1"))]
 
@@ -74,14 +74,11 @@ def test_a_copy_token_waits_for_what_follows_its_run_and_has_its_text(kind, sett
     assert "".join(event.text for event in events if isinstance(event, (Write, End))) == "a foo.com x1"
     assert isinstance(events[-1], End)
     assert events[-1].reason == "end_token"
-    assert [event.token for event in events if isinstance(event, Write)] == [to, *copies[:1], space, copies[1]]
+    assert [event.token for event in events if isinstance(event, Write)] == script
 
 
 def test_a_run_at_the_end_is_copied_once_the_source_has_ended_and_one_there_is_not_is_the_last():
-    tokenizer = tiny_tokenizer()
-    copies = stream_tokens(tokenizer, copy_tokens=3).copy_tokens
-    script = [copies[0], copies[2], tokenizer.eos_token_id]
-    engine = engine_of(always(WaitK, script)(1), tokenizer, tiny_prefix(vocab_size=len(tokenizer)))
+    tokenizer, *_, engine = scripted(WaitK, [0, 2])
     for text, written in (("是x1", "x1 x1"), ("是", "")):
         stream = engine.open()
         stream.read(token_ids(tokenizer, [text])[0])
@@ -91,11 +88,7 @@ def test_a_run_at_the_end_is_copied_once_the_source_has_ended_and_one_there_is_n
 
 
 def test_a_stream_that_goes_on_elsewhere_has_the_same_text_behind_what_was_copied():
-    tokenizer = tiny_tokenizer()
-    copies = stream_tokens(tokenizer, copy_tokens=3).copy_tokens
-    half = token_ids(tokenizer, ["é"])[0]  # of two bytes
-    script = [copies[0], *half, copies[1], tokenizer.eos_token_id]
-    engine = engine_of(always(WaitK, script)(1), tokenizer, tiny_prefix(vocab_size=len(tokenizer)))
+    tokenizer, *_, engine = scripted(WaitK, [0, "é", 1])  # é is of two bytes
     (source,) = token_ids(tokenizer, [SOURCE])
     whole = engine.open()
     whole.read(source)
@@ -164,13 +157,8 @@ def test_whole_lsg_compares_with_the_text_at_hand_where_a_draft_has_changed_befo
     ],
 )
 def test_each_run_is_copied_in_its_turn_and_no_number_of_the_source_is_spelt(text, script, written):
-    tokenizer = tiny_tokenizer()
-    copies = stream_tokens(tokenizer, copy_tokens=3).copy_tokens
-    letters = dict(zip("①②③", copies, strict=True))
-    chosen = [letters[sign] if sign in letters else token_ids(tokenizer, [sign])[0][0] for sign in script]
-    engine = engine_of(
-        always(WaitK, [*chosen, *3 * [tokenizer.eos_token_id]])(None), tokenizer, tiny_prefix(vocab_size=len(tokenizer))
-    )
+    signs = ["①②③".index(sign) if sign in "①②③" else sign for sign in script]
+    tokenizer, *_, engine = scripted(WaitK, signs, None)
     stream = engine.open()
     stream.read(token_ids(tokenizer, [text])[0])
     stream.end()
@@ -178,11 +166,7 @@ def test_each_run_is_copied_in_its_turn_and_no_number_of_the_source_is_spelt(tex
 
 
 def test_a_number_that_goes_on_is_not_begun():
-    tokenizer = tiny_tokenizer()
-    five = token_ids(tokenizer, ["5"])[0][0]
-    engine = engine_of(
-        always(WaitK, [five, tokenizer.eos_token_id])(1), tokenizer, tiny_prefix(vocab_size=len(tokenizer))
-    )
+    tokenizer, *_, engine = scripted(WaitK, ["5"])
     for text, written in (("5112。", "5112"), ("5。", "5")):
         stream, shown = engine.open(), []
         for token in token_ids(tokenizer, [text])[0]:
@@ -195,12 +179,7 @@ def test_a_number_that_goes_on_is_not_begun():
 
 @pytest.mark.parametrize("kind", [Theta, WaitK])
 def test_a_run_is_copied_again_only_once_no_other_one_can_come(kind):
-    tokenizer = tiny_tokenizer()
-    first, second, _ = stream_tokens(tokenizer, copy_tokens=3).copy_tokens
-    size = len(tokenizer)
-    model = tiny_grid(tiny_backbone(vocab_size=size)) if kind is Theta else tiny_prefix(vocab_size=size)
-    script = [first, first, tokenizer.eos_token_id]
-    engine = engine_of(always(kind, script)(1 if kind is WaitK else None), tokenizer, model)
+    tokenizer, (first, second, _), _, engine = scripted(kind, [0, 0], 1 if kind is WaitK else None)
     for text, before, written in (
         ("x1和x10。", 2, [first, second]),  # the second one in the first one's place
         ("x1在那里。", 1, [first, first]),  # at the source's end there is no other
