@@ -4,6 +4,22 @@ import torch
 
 from duplexmt.decoder.layout import Layout
 
+# Values of types of backbone, that the decoder knows by name, and others.
+KNOWN = {"qwen2": {}, "llama": {"attention_bias": True}, "mistral": {"sliding_window": 4}, "qwen3": {}}
+# Sliding windows, soft caps, two rotary bases, layers without rotary positions, rotary positions of half a head.
+GEMMA2 = {
+    "query_pre_attn_scalar": 8, "sliding_window": 4,
+    "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0,
+}  # fmt: skip
+GEMMA3 = {
+    "query_pre_attn_scalar": 8, "sliding_window": 4,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}  # fmt: skip
+OTHERS = {
+    "gemma": {}, "gemma2": GEMMA2, "gemma3_text": GEMMA3, "smollm3": {"no_rope_layers": [1, 0, 1]},
+    "phi": {"partial_rotary_factor": 0.5}, "phi3": {}, "olmo2": {}, "glm": {}, "gpt_neox": {},
+}  # fmt: skip
+
 
 def hugging_face_logits(causal_lm, source, target, sees, first):
     """Logits `[Y, vocabulary]` of one target, by Hugging Face's attention under a dense mask.

@@ -16,26 +16,12 @@ from duplexmt.grid.model import GridModel, build_grid
 from duplexmt.policy.heatmap import losses_of_head
 from tests.helpers import float64, tiny_backbone
 
-from .oracle import hugging_face_logits, some_tokens
+from .oracle import GEMMA3, KNOWN, OTHERS, hugging_face_logits, some_tokens
 
 SHAPES = [(5, 4), (3, 7), (1, 1), (6, 2)]
 SOME = [(0, 2, 4), (1,), (0,), (3, 5)]
 EVERY = [tuple(range(X)) for X, _ in SHAPES]
 LORA = {"rank": 3, "alpha": 6, "dropout": 0.0}
-KNOWN = {"qwen2": {}, "llama": {"attention_bias": True}, "mistral": {"sliding_window": 4}, "qwen3": {}}
-# Sliding windows, soft caps, two rotary bases, layers without rotary positions, rotary positions of half a head.
-GEMMA2 = {
-    "query_pre_attn_scalar": 8, "sliding_window": 4,
-    "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0,
-}  # fmt: skip
-GEMMA3 = {
-    "query_pre_attn_scalar": 8, "sliding_window": 4,
-    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-}  # fmt: skip
-OTHERS = {
-    "gemma": {}, "gemma2": GEMMA2, "gemma3_text": GEMMA3, "smollm3": {"no_rope_layers": [1, 0, 1]},
-    "phi": {"partial_rotary_factor": 0.5}, "phi3": {}, "olmo2": {}, "glm": {}, "gpt_neox": {},
-}  # fmt: skip
 
 
 def backbone(kind, **values):

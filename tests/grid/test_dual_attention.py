@@ -68,16 +68,6 @@ def test_streams_that_do_not_depend_on_the_other_index_may_come_by_token(exact, 
     torch.testing.assert_close(ctx_O, attend(cells, *by_cell, 0.4, io, softmax)[1], rtol=0, atol=0)
 
 
-def test_joint_softmax_is_one_softmax_over_both_sets_of_keys():
-    q, k, v = (torch.randn(5, 2, 4, dtype=torch.float64) for _ in range(3))
-    k2, v2 = (torch.randn(5, 2, 4, dtype=torch.float64) for _ in range(2))
-    joint = merge(*causal_attention(q, k, v, 0.5), *causal_attention(q, k2, v2, 0.5), "joint")
-    for t in range(5):
-        keys, values = torch.cat((k[: t + 1], k2[: t + 1])), torch.cat((v[: t + 1], v2[: t + 1]))
-        weights = (0.5 * torch.einsum("he,she->hs", q[t], keys)).softmax(-1)
-        torch.testing.assert_close(joint[t], torch.einsum("hs,she->he", weights, values))
-
-
 @pytest.mark.parametrize("heads", [(4, 2), (3, 3)])
 def test_the_scan_and_its_gradients_equal_prefix_softmax_and_merge(heads):
     cells = Cells.of([(3, 4), (1, 1), (6, 2)])

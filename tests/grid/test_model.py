@@ -10,7 +10,6 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from duplexmt.decoder.backbone import add_lora
 from duplexmt.decoder.blocks import finish_block
 from duplexmt.decoder.decoder_options import RECOMPUTE
-from duplexmt.grid.cache import GridCache
 from duplexmt.grid.cells import Cells
 from duplexmt.grid.model import GridModel
 from duplexmt.kernels.products import matrix_products
@@ -46,26 +45,17 @@ def tokens(*shape, seed=0):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(("X", "Y"), [(1, 1), (4, 5)])
-def test_exact_grid_without_io_equals_hugging_face_at_every_row(model_type, values, X, Y):
-    model = grid(model_type, values=values, attention="exact", input_attends_output=False)
+@pytest.mark.parametrize("anchor", ["source_length", "visible_length"])
+def test_exact_grid_without_io_equals_hugging_face_at_every_row(model_type, values, X, Y, anchor):
+    model = grid(model_type, values=values, attention="exact", input_attends_output=False, anchor=anchor)
     source, target = tokens(2, X, seed=X), tokens(2, Y, seed=Y + 50)
     logits = model.text_logits(model(source, target))
     for x in range(X):
         ids = torch.cat((source[:, : x + 1], target), 1)
-        positions = torch.cat((torch.arange(x + 1), torch.arange(X, X + Y)))[None].expand(2, -1)
+        first = X if anchor == "source_length" else x + 1
+        positions = torch.cat((torch.arange(x + 1), torch.arange(first, first + Y)))[None].expand(2, -1)
         # Without the mask transformers takes the jump in positions for packed sequences.
         expected = model.causal_lm(input_ids=ids, position_ids=positions, attention_mask=torch.ones_like(ids)).logits
-        torch.testing.assert_close(logits[:, x], expected[:, x + 1 :], rtol=0, atol=1e-5)
-
-
-def test_with_naive_positions_every_row_is_a_causal_model_on_the_tokens_in_a_row():
-    X, Y = 4, 5
-    model = grid(attention="exact", input_attends_output=False, anchor="visible_length")
-    source, target = tokens(2, X, seed=X), tokens(2, Y, seed=Y + 50)
-    logits = model.text_logits(model(source, target))
-    for x in range(X):
-        ids = torch.cat((source[:, : x + 1], target), 1)
-        expected = model.causal_lm(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
         torch.testing.assert_close(logits[:, x], expected[:, x + 1 :], rtol=0, atol=1e-5)
 
 
@@ -75,8 +65,6 @@ def test_naive_positions_keep_causality_and_are_decoded_by_recomputation():
     whole = model(source, target)
     torch.testing.assert_close(model(source[:, :3], target[:, :4]), whole[:, :3, :4], rtol=0, atol=1e-12)
     assert not model.cacheable
-    with pytest.raises(ValueError, match="nor anchor visible_length fits this cache"):
-        GridCache(model)
 
 
 @pytest.mark.parametrize("io", [True, False])
@@ -163,22 +151,12 @@ def test_a_sliding_window_is_that_of_a_pair_whatever_stands_beside_it():
         states((6, 3), (2, 6))
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"attention_dropout": 0.1}, "attention_dropout=0.1"),
-        ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}, "'dynamic' changes"),
-    ],
-)
-def test_what_the_grid_cannot_honour_is_refused(values, message):
-    with pytest.raises(ValueError, match=message):
-        grid(values=values)
-
-
-def test_an_unsupported_decoder_is_refused_with_the_supported_ones():
+def test_a_decoder_that_is_not_supported_is_refused_with_those_that_are_and_so_is_its_dropout():
     config = AutoConfig.for_model("gpt2", n_embd=8, n_layer=1, n_head=2, vocab_size=11)
     with pytest.raises(ValueError, match="'gpt2': grid attention supports qwen2, llama, mistral, qwen3"):
         GridModel(AutoModelForCausalLM.from_config(config))
+    with pytest.raises(ValueError, match=r"attention_dropout=0\.1"):
+        grid(values={"attention_dropout": 0.1})
 
 
 def gradients_of(model, source, target, lengths=None):
