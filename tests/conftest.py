@@ -47,3 +47,16 @@ def ctrl_c_taken() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def no_verdicts() -> Iterator[None]:
+    """No kernel has been proven, refused or chosen yet, nor is one afterwards."""
+    from duplexmt.kernels import triton_use
+
+    verdicts = (triton_use.proven, triton_use.refused, triton_use.chosen)
+    for found in verdicts:
+        found.clear()
+    yield
+    for found in verdicts:
+        found.clear()

@@ -123,13 +123,11 @@ class Stand:
 
 
 @pytest.fixture
-def on_gpu(monkeypatch, caplog):
+def on_gpu(monkeypatch, caplog, no_verdicts):
     """A step of a small model on a stand-in for a GPU, its attention by `Stand`."""
     monkeypatch.delenv("DUPLEXMT_TRITON", raising=False)
     monkeypatch.setattr(kernels, "triton_runs", lambda: True)
     caplog.set_level(logging.WARNING, logger="duplexmt")
-    kernels.proven.clear()
-    kernels.refused.clear()
 
     def step(fault, longest=2, device="cuda"):
         monkeypatch.setattr(attention_module, "LONG", longest)
@@ -144,9 +142,7 @@ def on_gpu(monkeypatch, caplog):
             gradients = [weight.grad.tolist() for weight in model.parameters() if weight.grad is not None]
             return [states.tolist(), *gradients], stand
 
-    yield step
-    kernels.proven.clear()
-    kernels.refused.clear()
+    return step
 
 
 def assert_close(found, expected):

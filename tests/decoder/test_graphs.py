@@ -12,6 +12,7 @@ from tests.accelerator import accelerator, moved
 from tests.helpers import tiny_grid
 from tests.test_accelerator import DECODINGS, decoded, no_gpu  # noqa: F401
 
+pytestmark = pytest.mark.usefixtures("no_verdicts")
 ROWS = {"attention": "exact", "input_attends_output": False}
 
 
@@ -33,13 +34,6 @@ class Recorder:
             found.copy_(step(given) + (1 if self.fault == "wrong" else 0))
 
         return given, replay, found
-
-
-@pytest.fixture(autouse=True)
-def nothing_refused():
-    refused.discard(GRAPHS)
-    yield
-    refused.discard(GRAPHS)
 
 
 @pytest.mark.parametrize(("fault", "told"), [(None, ""), ("wrong", "differs"), ("raises", "no such stream")])

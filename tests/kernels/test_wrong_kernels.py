@@ -62,15 +62,13 @@ class Stand:
 
 
 @pytest.fixture
-def a_gpu_with_triton(monkeypatch, caplog):
+def a_gpu_with_triton(monkeypatch, caplog, no_verdicts):
     """As far as it is asked for; nothing proven nor refused yet. The kernels put in are those of `Stand`."""
     monkeypatch.delenv("DUPLEXMT_TRITON", raising=False)
     monkeypatch.setattr(kernels, "triton_runs", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**30))
     monkeypatch.setattr("duplexmt.policy.heatmap.WAYS", {})  # which are timed, on a real GPU
     caplog.set_level(logging.WARNING, logger="duplexmt")
-    kernels.proven.clear()
-    kernels.refused.clear()
 
     def put_in(wrong=None, fault=None):
         places = {SCAN: (grid, "scan_triton"), SOFTMAX: (policy, "softmax_triton"), PATH: (policy, "recurrence_triton")}
@@ -79,9 +77,7 @@ def a_gpu_with_triton(monkeypatch, caplog):
             monkeypatch.setattr(home, module, stands[name], raising=False)
         return stands
 
-    yield put_in
-    kernels.proven.clear()
-    kernels.refused.clear()
+    return put_in
 
 
 def test_right_kernels_are_used_and_nothing_is_said(a_gpu_with_triton, caplog):

@@ -79,16 +79,13 @@ def test_kept_logits_may_lie_in_several_tensors_and_several_be_multiplied_at_a_t
 
 
 @pytest.fixture
-def ways(monkeypatch):
+def ways(monkeypatch, no_verdicts):
     """Puts in other ways to take the losses, as if there were a GPU for them."""
 
     def put_in(**others):
         monkeypatch.setattr(heatmap, "WAYS", others)
         monkeypatch.setattr(heatmap, "possible_ways", lambda states, bias: [] if bias is not None else list(others))
 
-    for name in ("refused", "proven", "chosen"):
-        monkeypatch.setattr(kernels, name, type(getattr(kernels, name))())
-    monkeypatch.setattr(heatmap, "refused", kernels.refused)
     return put_in
 
 

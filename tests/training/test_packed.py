@@ -191,6 +191,7 @@ def trained(folder, batch_tokens=None, compiled=None):
     return module.model.blocks, trainer.callback_metrics["train/lm_loss"].item()
 
 
+@pytest.mark.usefixtures("no_verdicts")
 def test_a_run_compares_what_is_compiled_with_what_is_not_and_goes_on_without_what_differs(tmp_path, caplog):
     def broken(*inputs):
         raise RuntimeError("no compiler")
@@ -198,25 +199,21 @@ def test_a_run_compares_what_is_compiled_with_what_is_not_and_goes_on_without_wh
     _, unpacked = trained(tmp_path / "unpacked")
     _, expected = trained(tmp_path / "plain", 512)
     assert expected == pytest.approx(unpacked, rel=1e-5)
-    triton_use.refused.clear()
-    try:
-        blocks, loss = trained(tmp_path / "right", 512, whole_block)
-        assert (blocks.whole, blocks.unproven) == (whole_block, False)
-        assert loss == pytest.approx(expected, rel=1e-6)
-        assert COMPILED not in caplog.text
-        for name, wrong, why in (
-            ("wrong", lambda *inputs: whole_block(*inputs) * 1.1, "differ from the plain ones by"),
-            ("broken", broken, "RuntimeError: no compiler"),
-        ):
-            triton_use.refused.clear()
-            caplog.clear()
-            blocks, loss = trained(tmp_path / name, 512, wrong)
-            assert (blocks.whole, blocks.unproven) == (None, False)
-            assert loss == pytest.approx(expected, rel=1e-6)
-            (told,) = [record.message for record in caplog.records if COMPILED in record.message]
-            assert why in told
-    finally:
+    blocks, loss = trained(tmp_path / "right", 512, whole_block)
+    assert (blocks.whole, blocks.unproven) == (whole_block, False)
+    assert loss == pytest.approx(expected, rel=1e-6)
+    assert COMPILED not in caplog.text
+    for name, wrong, why in (
+        ("wrong", lambda *inputs: whole_block(*inputs) * 1.1, "differ from the plain ones by"),
+        ("broken", broken, "RuntimeError: no compiler"),
+    ):
         triton_use.refused.clear()
+        caplog.clear()
+        blocks, loss = trained(tmp_path / name, 512, wrong)
+        assert (blocks.whole, blocks.unproven) == (None, False)
+        assert loss == pytest.approx(expected, rel=1e-6)
+        (told,) = [record.message for record in caplog.records if COMPILED in record.message]
+        assert why in told
 
 
 def test_what_differs_by_more_than_rounding_is_told_and_small_gradients_are_measured_by_large_ones():
