@@ -101,29 +101,18 @@ def rank(number, settings, results):
     results.put((number, prepared.splits, prepared.report.counts))
 
 
-def test_ranks_that_start_at_once_read_what_rank_0_prepares(settings):
+@pytest.mark.parametrize("numbers", [(1, 2, 0), (0, 0)], ids=["ranks", "machines that share a disk"])
+def test_processes_that_start_at_once_read_what_one_of_them_prepares(settings, numbers):
     context = multiprocessing.get_context("fork")
     results = context.Queue()
-    ranks = [context.Process(target=rank, args=(number, settings, results)) for number in (1, 2, 0)]
+    ranks = [context.Process(target=rank, args=(number, settings, results)) for number in numbers]
     for process in ranks:
         process.start()
-    found = sorted(results.get(timeout=60) for _ in ranks)
+    found = sorted((results.get(timeout=60) for _ in ranks), key=lambda result: result[0])
     for process in ranks:
         process.join()
-    assert [number for number, *_ in found] == [0, 1, 2]
-    assert all(splits == found[0][1] and counts == found[0][2] for _, splits, counts in found)
-
-
-def test_two_machines_that_share_a_disk_prepare_it_once(settings):
-    context = multiprocessing.get_context("fork")
-    results = context.Queue()
-    ranks = [context.Process(target=rank, args=(0, settings, results)) for _ in range(2)]
-    for process in ranks:
-        process.start()
-    one, two = (results.get(timeout=60) for _ in ranks)
-    for process in ranks:
-        process.join()
-    assert one == two
+    assert [number for number, *_ in found] == sorted(numbers)
+    assert all(result[1:] == found[0][1:] for result in found)
 
 
 @pytest.mark.slow

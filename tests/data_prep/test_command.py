@@ -68,7 +68,7 @@ def test_presets_are_the_same_with_and_without_a_command_line(name):
     [
         ("+corpus.sources.un.colour=red", r"corpus\.sources\.un: .* unexpected keyword argument 'colour'"),
         ("+corpus.sources.mine={kind: tsv}", r"corpus\.sources\.mine: missing .* 'files', 'source', and 'target'"),
-        ("sources=[europarl]", "there is no europarl"),
+        ("sources=[europarl]", "there is no europarl; the corpus has paracrawl"),
         ("sources=[]", r"sources=\[\]: names none; give some of"),
         ("sample.train_size=0", r"sample\.train_size=0"),
         ("sample.validation_size=-1", r"sample\.validation_size=-1"),

@@ -143,8 +143,3 @@ def test_what_composes_with_a_first_character_composes_with_all_that_normalise_t
         for mark in ("\u0301", "\u0345", "\u3099"):
             whole = unicodedata.normalize("NFC", first + mark)
             assert whole.startswith(composed(first)), whole
-
-
-def test_an_unknown_language_is_refused():
-    with pytest.raises(ValueError, match="'cn' is not an ISO 639-1 code"):
-        settled_side("a", "cn")

@@ -402,8 +402,6 @@ def test_too_few_pairs_are_refused_with_what_became_of_them(raw, tmp_path):
 
 
 def test_unknown_names_are_refused_with_the_known_ones(raw, tmp_path):
-    with pytest.raises(ValueError, match="there is no europarl; the corpus has paracrawl"):
-        plan(raw, tmp_path, sources=["europarl"])
     with pytest.raises(ValueError, match="cleaning=gentle: must be one of paper, strict"):
         plan(raw, tmp_path, cleaning="gentle")
     with pytest.raises(ValueError, match="processes=0"):

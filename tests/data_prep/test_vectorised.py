@@ -75,12 +75,6 @@ TEXT = st.one_of(
 
 
 @settings(max_examples=60)
-@given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=20), st.sampled_from(RULES))
-def test_columns_equal_pairs_on_any_text(pairs, rules):
-    assert_equal(pairs, rules)
-
-
-@settings(max_examples=60)
 @given(st.lists(TEXT, max_size=20))
 def test_keys_of_a_column_are_those_of_its_texts(texts):
     assert text_keys(pa.array(texts, pa.string())).to_pylist() == list(map(text_key, texts))
@@ -114,9 +108,12 @@ SENTENCE = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=60)
-@given(st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=30), st.sampled_from(RULES))
-def test_columns_equal_pairs_on_noisy_sentences(pairs, rules):
+@settings(max_examples=120)
+@given(
+    st.one_of(*(st.lists(st.tuples(kind, kind), min_size=1, max_size=30) for kind in (TEXT, SENTENCE))),
+    st.sampled_from(RULES),
+)
+def test_columns_equal_pairs_on_any_text_and_on_noisy_sentences(pairs, rules):
     assert_equal(pairs, rules)
 
 
