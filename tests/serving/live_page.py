@@ -46,21 +46,28 @@ def numbers(count, first=0):
 
 
 @contextmanager
-def duplicate(browser, address):
-    """A second tab with a copy of the first one's memory, as `Duplicate` makes one; the browser is at it meanwhile."""
-    kept, first = browser.run("JSON.stringify(sessionStorage)"), browser.session
-    target = browser.send("Target.createTarget", url="about:blank")["targetId"]
+def another_tab(browser):
+    """A second tab, at which the browser is meanwhile; of the first one the session."""
+    first, target = browser.session, browser.send("Target.createTarget", url="about:blank")["targetId"]
     browser.session = browser.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
     try:
         for domain in ("Page", "Runtime"):
             browser.send(f"{domain}.enable")
+        yield first
+    finally:
+        browser.session = first
+        browser.send("Target.closeTarget", targetId=target)
+
+
+@contextmanager
+def duplicate(browser, address):
+    """A second tab with a copy of the first one's memory, as `Duplicate` makes one; the browser is at it meanwhile."""
+    kept = browser.run("JSON.stringify(sessionStorage)")
+    with another_tab(browser):
         browser.open(f"{address}icon.svg")
         browser.run(f"Object.assign(sessionStorage, {kept})")
         browser.open(address)
         yield
-    finally:
-        browser.session = first
-        browser.send("Target.closeTarget", targetId=target)
 
 
 @contextmanager

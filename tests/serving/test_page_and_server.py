@@ -10,7 +10,7 @@ import pytest
 from tests.commands import run, succeeded
 from tests.report.chromium import needs_chromium
 
-from .live_page import PALE, SOURCE, STATE, WRITTEN, at_tab, connected, type_in, until
+from .live_page import PALE, SOURCE, STATE, WRITTEN, another_tab, at_tab, connected, type_in, until
 from .scripted_server import PACKAGE
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -69,11 +69,7 @@ def test_captions_are_a_page_of_their_own_that_follows_the_session(browser, serv
     address = urlsplit(browser.run("document.getElementById('watch').href"))
     asked = dict(parse_qsl(address.query)) | {"source": "1"} | changed
     done = "document.querySelectorAll('#translation p[aria-busy=false]')"
-    first, target = browser.session, browser.send("Target.createTarget", url="about:blank")["targetId"]
-    browser.session = browser.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-    try:
-        for domain in ("Page", "Runtime"):
-            browser.send(f"{domain}.enable")
+    with another_tab(browser) as first:
         browser.open(f"{server.address}captions?{urlencode(asked)}")
         if told:
             assert browser.run("document.getElementById('told').textContent").startswith(told)
@@ -92,6 +88,3 @@ def test_captions_are_a_page_of_their_own_that_follows_the_session(browser, serv
         assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgba(0, 0, 0, 0)"
         assert browser.run(f"{style}.fontSize") == f"{0.08 * browser.run('innerHeight'):g}px"
         assert browser.run("document.getElementById('told').hidden")
-    finally:
-        browser.session = first
-        browser.send("Target.closeTarget", targetId=target)
