@@ -128,7 +128,7 @@ def test_a_rule_is_given_to_an_evaluation_and_found_recorded_with_the_theta_it_b
 ):
     run, theta = tmp_path / "run", "policy.theta=0.3"
     (point,) = decode(run, [models / "grid"], theta, f"policy.{knob}={given}").points.values()
-    assert point.options[knob] == given
+    assert (point.options[knob], point.options["max_target_tokens"]) == (given, 6)
     with pytest.raises(ValueError, match=r"are stale: the settings have changed.*evaluate into a new folder"):
         decode(run, [models / "grid"], theta)
     given = arguments([models / "grid"], "target_al=100", f"policy.{knob}={recorded}")

@@ -90,17 +90,6 @@ def test_a_refusal_leaves_a_finished_evaluation_as_it_was(models, tmp_path):
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
-def test_translations_cut_off_elsewhere_have_a_name_of_their_own(models, tmp_path):
-    found = [
-        decode(tmp_path / str(most), [models / "multi"], f"policy.max_target_tokens={most}")[1] for most in (3, 64)
-    ]
-    (short, usual) = (next(iter(decoding.points.values())) for decoding in found)
-    assert name_points([short, usual]) == [
-        ("multi-path wait-k max_target_tokens 3", "k=1"),
-        ("multi-path wait-k", "k=1"),
-    ]
-
-
 def test_hypotheses_by_other_heads_are_stale(models, tmp_path):
     decode(tmp_path, [models / "offline"], "alignatt=1")
     info = read_manifest(models / "offline")

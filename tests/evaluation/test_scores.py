@@ -141,8 +141,8 @@ def test_points_are_named_by_system_and_knob():
 def test_models_of_one_system_are_told_apart_by_how_they_are_run():
     points = [point(**{"certainty": 0.5, "k_min": 3}), point(folder="b", **{"k_min": 3})]
     assert name_points(points) == [("grid certainty 0.5", "θ=0.5"), ("grid", "θ=0.5")]
-    heads = [point("alignatt", 2, heads=heads) for heads in ("all", "found")]
-    assert name_points(heads) == [("AlignAtt all heads", "f=2"), ("AlignAtt alignment heads", "f=2")]
+    cut_off = [point(max_target_tokens=3), point()]
+    assert name_points(cut_off) == [("grid max_target_tokens 3", "θ=0.5"), ("grid", "θ=0.5")]
 
 
 def test_models_are_told_apart_by_their_names_whatever_older_evaluations_record_of_them():
