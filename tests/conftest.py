@@ -51,10 +51,10 @@ def ctrl_c_taken() -> Iterator[None]:
 
 @pytest.fixture
 def no_verdicts() -> Iterator[None]:
-    """No kernel has been proven, refused or chosen yet, nor is one afterwards."""
+    """No kernel has been proven or refused yet, nor is one afterwards."""
     from duplexmt.kernels import triton_use
 
-    verdicts = (triton_use.proven, triton_use.refused, triton_use.chosen)
+    verdicts = (triton_use.proven, triton_use.refused)
     for found in verdicts:
         found.clear()
     yield

@@ -12,12 +12,10 @@ import logging
 import os
 import shutil
 import sysconfig
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from time import perf_counter
 
 import torch
 from torch import Tensor
@@ -32,8 +30,6 @@ TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 5e-3, tor
 
 proven: set[Hashable] = set()  # names of kernels, each with a form it has proved itself in
 refused: set[str] = set()  # names of what differed or failed
-chosen: dict[Hashable, str] = {}  # the fastest of several, by what they were tried for
-TRIES = 3  # of each, after one to warm up
 
 
 def use_triton(states: Tensor) -> bool:
@@ -97,54 +93,6 @@ def proves_itself(
     return not unlike
 
 
-@contextmanager
-def _apart() -> Iterator[None]:
-    """Within it gradients can be taken, and a checkpoint around does not count what is saved for them."""
-    kept = saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
-    with torch.inference_mode(False), torch.enable_grad(), kept:
-        yield
-
-
-def fastest(name: str, form: Hashable, device: torch.device, works: Mapping[str, Callable[[], object]]) -> str:
-    """The name of the work that took the least time when it was tried, once for each form; the first if none else ran.
-
-    Each is given a few turns and its best one counts. One that fails, in whatever way, is refused.
-
-    Args:
-        name: of the choice, as a user is to read it.
-        form: what decides it, such as types and sizes.
-        works: all of the same result; the first is known to run.
-    """
-    if (name, form, device) not in chosen:
-        first, *others = works
-        seconds = dict.fromkeys(works, float("inf"))
-        for _ in range(TRIES + 1 if others else 0):
-            for one in [first, *others]:
-                try:
-                    begin = _now(device)
-                    with _apart():
-                        works[one]()
-                    taken = _now(device) - begin
-                except Exception as error:  # whatever a compiler, a driver or a launch may raise
-                    if one == first:
-                        raise
-                    refuse(one, f"{type(error).__name__}: {error}")
-                    others.remove(one)
-                else:
-                    seconds[one] = min(seconds[one], taken)
-        chosen[name, form, device] = min([first, *others], key=seconds.__getitem__)
-        if others:
-            log.info("%s, the fastest here: %s", name, chosen[name, form, device])
-    return chosen[name, form, device]
-
-
-def _now(device: torch.device) -> float:
-    """The clock, once the device has done all it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return perf_counter()
-
-
 def _trial(
     device: torch.device,
     inputs: Callable[[torch.Generator], Sequence[Tensor]],
@@ -152,7 +100,8 @@ def _trial(
     naive: Callable[..., Sequence[Tensor]],
 ) -> str | None:
     """How far a kernel is from its twin, where that is too far."""
-    with _apart(), without_autocast(device.type):
+    kept = saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)  # a checkpoint around does not count them
+    with torch.inference_mode(False), torch.enable_grad(), kept, without_autocast(device.type):
         given = [part.to(device) for part in inputs(torch.Generator().manual_seed(0))]
         tolerance = max(tolerance_of(part.dtype) for part in given)
         precise = [part.to(torch.float64, copy=True) if part.is_floating_point() else part for part in given]

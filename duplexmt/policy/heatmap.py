@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..kernels.products import at_least_float32, rounded, weight_gradient
 from ..kernels.products import product as times
-from ..kernels.triton_use import fastest, proves_itself, refused, use_triton
+from ..kernels.triton_use import proves_itself, use_triton
 
 IN_CACHE = 128  # cells whose rows of 3,000 logits stay in a processor's cache
 # Logits of one tensor on a CPU: C libraries give memory of 32 MB and more back to the system each time (unless told not
@@ -59,7 +58,6 @@ def loss_heatmap(
     labels: Tensor,
     chunk: int,
     learnt: int | None = None,
-    way: str | None = None,
 ) -> Tensor:
     """`L(x, y) = −log p[x, y](o_{y+1})` of a list of cells (`eq:grid-loss`).
 
@@ -74,14 +72,11 @@ def loss_heatmap(
         chunk: cells whose logits may exist at a time.
         learnt: at most how many of the losses will have a gradient other than 0, where that is known. A GPU is then not
             waited for; else once in the backward pass, for their number.
-        way: to take the losses (`WAYS`); by default the fastest here.
 
     Returns:
         `[N]` in nats, at least float32.
     """
-    if not torch.is_grad_enabled():
-        way = way or PIECES
-    return _TokenLoss.apply(hidden, weight, bias, labels, chunk, learnt, way)
+    return _TokenLoss.apply(hidden, weight, bias, labels, chunk, learnt)
 
 
 def losses_of_head(
@@ -187,92 +182,6 @@ def _kernels_prove_themselves(like: Tensor) -> bool:
     return proves_itself(KERNELS, (V, dtype), like.device, inputs, kernels, naive)
 
 
-PIECES = "pieces"  # of logits, by the kernels above
-
-
-def by_pytorch(states: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
-    """PyTorch's own loss in pieces; in half precision it would round the losses, too."""
-    return F.linear_cross_entropy(
-        states, weight, labels, reduction="none", options=torch.nn.LinearCrossEntropyOptions()
-    )
-
-
-def by_apple(states: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
-    """Apple's cut-cross-entropy, whose logits never leave the processor."""
-    from cut_cross_entropy import linear_cross_entropy
-
-    return linear_cross_entropy(states.contiguous(), weight.contiguous(), labels, reduction="none").float()
-
-
-WAYS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
-    "PyTorch's linear_cross_entropy": by_pytorch,
-    "Apple's cut-cross-entropy": by_apple,
-}
-
-
-def losses_by(way: str, states: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """As `piecewise_losses`, by one of the `WAYS`. The backward pass stays ours: theirs goes over all cells, also those
-    whose loss has no gradient.
-    """
-    with torch.no_grad():
-        losses = WAYS[way](states, weight, labels)
-    of_labels = (states.float() * weight[labels].float()).sum(-1)
-    return losses, (losses + of_labels)[:, None]
-
-
-def possible_ways(states: Tensor, bias: Tensor | None) -> list[str]:
-    """Those that can take such states on this machine: on a GPU, for a head without bias."""
-    if bias is not None or not use_triton(states):
-        return []
-    here: dict[Callable[..., Tensor], bool] = {
-        by_pytorch: states.dtype == torch.float32,
-        by_apple: find_spec("cut_cross_entropy") is not None,
-    }
-    return [way for way, function in WAYS.items() if here.get(function, True)]
-
-
-def fastest_way(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor, chunk: int, share: float, trained: bool
-) -> str:
-    """The way in which forward and backward pass of such states take the least time, tried once for each form.
-
-    Args:
-        hidden, weight, bias, chunk: as of `loss_heatmap`.
-        states: in the type of the product.
-        share: of the cells whose loss has a gradient.
-        trained: whether the weight is.
-    """
-    ways = [way for way in possible_ways(states, bias) if way not in refused]
-    if not ways:
-        return PIECES
-    form = (*weight.shape, trained, states.dtype, len(states).bit_length(), round(share, 1), chunk)
-    given, head = hidden.detach().requires_grad_(), weight.detach().requires_grad_(trained)
-    labels = torch.arange(len(states), device=states.device) % len(weight)
-    upstream = (labels < share * len(states)).to(torch.float32)
-
-    def passes(way: str) -> None:
-        losses = loss_heatmap(given, head, None, labels, chunk, math.ceil(share * len(states)), way)
-        torch.autograd.grad(losses, [given, head][: 1 + trained], upstream.to(losses.dtype))
-
-    works = {way: partial(passes, way) for way in ways if _way_proves_itself(way, states)}
-    return fastest("text head", form, states.device, {PIECES: partial(passes, PIECES), **works})
-
-
-def _way_proves_itself(way: str, like: Tensor) -> bool:
-    """Whether a way gives the losses of such states, of a small vocabulary, as its naive twin does."""
-    D, dtype = like.shape[1], like.dtype
-
-    def inputs(draw: torch.Generator) -> list[Tensor]:
-        states, weight = torch.randn(5, D, generator=draw), D**-0.5 * torch.randn(1001, D, generator=draw)
-        return [states.to(dtype), weight.to(dtype), torch.arange(5) * 250]
-
-    def naive(states: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        losses, log_totals, _ = piecewise_losses(states, weight, None, labels, len(states), keep=False)
-        return losses, log_totals
-
-    return proves_itself(way, (D, dtype), like.device, inputs, partial(losses_by, way), naive)
-
-
 def learnt_cells(gradients: Tensor, learnt: int | None) -> Tensor:
     """Cells whose loss has a gradient, ascending; where at most so many are known to have one, so many of all cells: on
     a GPU their own number would have to be waited for."""
@@ -293,7 +202,6 @@ class _TokenLoss(torch.autograd.Function):
         labels: Tensor,
         chunk: int,
         learnt: int | None,
-        way: str | None,
     ) -> Tensor:
         device = hidden.device.type
         product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
@@ -302,16 +210,8 @@ class _TokenLoss(torch.autograd.Function):
         ctx.piece = evened(len(hidden), most)
         ctx.summed = min(chunk, max(FEWEST, SUMMED // len(weight)))
         ctx.product, ctx.learnt = product, learnt
-        kept: list[Tensor] = []
-        states = hidden.to(product)
-        if way is None and ctx.needs_input_grad[0]:
-            share = 0.5 if learnt is None else min(1, learnt / max(1, len(hidden)))
-            way = fastest_way(hidden, weight, bias, states, chunk, share, ctx.needs_input_grad[1])
-        if way in WAYS:
-            losses, log_totals = losses_by(way, states, w, labels)
-        else:
-            keep = len(hidden) <= chunk and ctx.needs_input_grad[0]
-            losses, log_totals, kept = piecewise_losses(states, w, b, labels, ctx.piece, keep)
+        keep = len(hidden) <= chunk and ctx.needs_input_grad[0]
+        losses, log_totals, kept = piecewise_losses(hidden.to(product), w, b, labels, ctx.piece, keep)
         ctx.save_for_backward(hidden, weight, bias, labels, log_totals, *kept)
         return losses
 
@@ -354,7 +254,7 @@ class _TokenLoss(torch.autograd.Function):
                 d_weight = d_group if d_weight is None else d_weight.add_(d_group)
         if ctx.needs_input_grad[1] and d_weight is None:
             d_weight = torch.zeros_like(weight)
-        return d_hidden, d_weight, d_bias, None, None, None, None
+        return d_hidden, d_weight, d_bias, None, None, None
 
 
 def _grouped(pieces: Sequence[Tensor], most: int) -> Iterator[list[tuple[int, Tensor]]]:

@@ -67,7 +67,6 @@ def a_gpu_with_triton(monkeypatch, caplog, no_verdicts):
     monkeypatch.delenv("DUPLEXMT_TRITON", raising=False)
     monkeypatch.setattr(kernels, "triton_runs", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**30))
-    monkeypatch.setattr("duplexmt.policy.heatmap.WAYS", {})  # which are timed, on a real GPU
     caplog.set_level(logging.WARNING, logger="duplexmt")
 
     def put_in(wrong=None, fault=None):

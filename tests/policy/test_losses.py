@@ -1,14 +1,9 @@
 """Heatmap and joint loss against the plain formulas."""
 
-import sys
-import time
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch.nn import functional as F
 
-from duplexmt.kernels import triton_use as kernels
 from duplexmt.policy import heatmap
 from duplexmt.policy.heatmap import cells_at_once, loss_heatmap
 from duplexmt.policy.losses import grid_loss
@@ -76,110 +71,6 @@ def test_kept_logits_may_lie_in_several_tensors_and_several_be_multiplied_at_a_t
     expected = torch.autograd.grad(full[mask].sum(), inputs)
     for a, b in zip(torch.autograd.grad(pieces[mask].sum(), inputs), expected, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
-
-
-@pytest.fixture
-def ways(monkeypatch, no_verdicts):
-    """Puts in other ways to take the losses, as if there were a GPU for them."""
-
-    def put_in(**others):
-        monkeypatch.setattr(heatmap, "WAYS", others)
-        monkeypatch.setattr(heatmap, "possible_ways", lambda states, bias: [] if bias is not None else list(others))
-
-    return put_in
-
-
-def full_losses(states, weight, labels):
-    return F.cross_entropy(states @ weight.T, labels, reduction="none")
-
-
-@pytest.mark.parametrize("way", ["PyTorch's linear_cross_entropy", "Apple's cut-cross-entropy"])
-@pytest.mark.parametrize("learnt", [None, 8])
-def test_the_losses_may_come_in_other_ways_and_the_gradients_stay_ours(monkeypatch, way, learnt):
-    hidden, head, labels = small_cells(torch.float32, bias=False)
-
-    def linear_cross_entropy(states, weight, targets, reduction):
-        assert states.is_contiguous()
-        assert weight.is_contiguous()
-        assert reduction == "none"
-        return full_losses(states, weight, targets)
-
-    package = SimpleNamespace(linear_cross_entropy=linear_cross_entropy)  # its kernels need a GPU
-    monkeypatch.setitem(sys.modules, "cut_cross_entropy", package)
-    full = full_losses(hidden, head.weight, labels)
-    found = loss_heatmap(hidden, head.weight, None, labels, 7, learnt, way)
-    torch.testing.assert_close(found, full, rtol=0, atol=2e-6)
-    mask, inputs = torch.arange(24) % 3 == 0, [hidden, head.weight]
-    expected = torch.autograd.grad(full[mask].sum(), inputs)
-    for a, b in zip(torch.autograd.grad(found[mask].sum(), inputs), expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
-
-
-def test_the_fastest_way_is_found_once_for_each_form(ways):
-    hidden, head, labels = small_cells(torch.float32, bias=False)
-    calls = []
-
-    def fast(states, weight, targets):
-        calls.append("fast")
-        return full_losses(states, weight, targets)
-
-    def slow(states, weight, targets):
-        calls.append("slow")
-        time.sleep(0.02)
-        return full_losses(states, weight, targets)
-
-    def pieces_are_slow(states, weight, bias, targets, piece, keep):
-        time.sleep(0.01)
-        return piecewise_losses(states, weight, bias, targets, piece, keep)
-
-    ways(slow=slow, fast=fast)
-    piecewise_losses = heatmap.piecewise_losses
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(heatmap, "piecewise_losses", pieces_are_slow)
-        before = torch.get_rng_state()
-        for _ in range(3):
-            torch.testing.assert_close(
-                loss_heatmap(hidden, head.weight, None, labels, 7), full_losses(hidden, head.weight, labels)
-            )
-        assert torch.equal(torch.get_rng_state(), before)
-        assert list(kernels.chosen.values()) == ["fast"]
-        assert calls.count("slow") == 1 + 1 + kernels.TRIES  # the proof, and the tries
-        assert calls[-2:] == ["fast", "fast"], "steps after the first"
-        loss_heatmap(hidden.detach().repeat(4, 1).requires_grad_(), head.weight, None, labels.repeat(4), 7)
-        assert len(kernels.chosen) == 2
-    ways(slow=slow)
-    kernels.chosen.clear()
-    loss_heatmap(hidden, head.weight, None, labels, 7)
-    assert list(kernels.chosen.values()) == [heatmap.PIECES]
-
-
-@pytest.mark.parametrize("fault", ["values", "exception", "exception later"])
-def test_a_way_that_is_wrong_is_left_out_and_said_once(ways, caplog, fault):
-    hidden, head, labels = small_cells(torch.float32, bias=False)
-
-    def wrong(states, weight, targets):
-        if fault == "exception" or (fault == "exception later" and len(states) > 5):
-            raise RuntimeError("no kernel image")
-        return full_losses(states, weight, targets) * {"values": 1.01, "nan": float("nan")}.get(fault, 1)
-
-    ways(**{"Apple's cut-cross-entropy": wrong})
-    for _ in range(2):
-        found = loss_heatmap(hidden, head.weight, None, labels, 7)
-        torch.testing.assert_close(found, full_losses(hidden, head.weight, labels), rtol=0, atol=1e-6)
-    assert len(caplog.messages) == 1
-    assert caplog.messages[0].startswith("Apple's cut-cross-entropy: ")
-
-
-def test_other_ways_are_for_a_gpu_for_heads_without_bias_and_as_precise_as_ours(monkeypatch):
-    hidden, _, _ = small_cells(torch.float32)
-    assert heatmap.possible_ways(hidden, None) == []
-    monkeypatch.setattr(heatmap, "use_triton", lambda states: True)
-    monkeypatch.setattr(heatmap, "find_spec", lambda name: None)
-    assert heatmap.possible_ways(hidden, torch.zeros(11)) == []
-    assert heatmap.possible_ways(hidden, None) == ["PyTorch's linear_cross_entropy"]
-    assert heatmap.possible_ways(hidden.bfloat16(), None) == [], "it would round losses to eight binary digits"
-    monkeypatch.setattr(heatmap, "find_spec", lambda name: name)
-    assert heatmap.possible_ways(hidden.bfloat16(), None) == ["Apple's cut-cross-entropy"]
 
 
 @pytest.mark.parametrize(
