@@ -231,7 +231,8 @@ def _own_paths(loaded: ModelFolder, batch: Batch) -> Iterator[tuple[str, float, 
         rows = [schedule_rows(k or X, X, Y) for X, Y in batch.shapes]
         layout = model.layout(batch.shapes, [[torch.tensor(path) + 1] for path in rows])
         source, target, labels = batch.packed()
-        losses = losses_of_head(model.states(source, target, layout), model.text_head, labels, model.logit_cap)
+        states = model.states(torch.cat((source, target)), layout)
+        losses = losses_of_head(states, model.text_head, labels, model.logit_cap)
         of_pairs = losses.split([Y for _, Y in batch.shapes])
         for own, path, (X, _) in zip(of_pairs, rows, batch.shapes, strict=True):
             yield WHOLE if k is None else f"k={k}", lagging(path, X), float(own.sum())

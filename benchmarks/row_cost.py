@@ -53,7 +53,7 @@ def pairs_of(shape: str, length: int) -> Batch:
 
     def unusual(batch: Batch) -> int:  # by how many cells, as fewer or more pairs are computed whole
         rows = drawn_rows(batch.keys, batch.shapes, 4, epoch=0)
-        return abs(sum(map(sum, rows.columns)) - mean_cells(batch.shapes, 4))
+        return abs(sum(map(sum, rows.columns)) - round(sum(mean_cells(X, Y, 4) for X, Y in batch.shapes)))
 
     drawn = (torch.randint(2, SHAPES[shape][1], size, generator=draw).tolist() for _ in range(50))
     return min((collate([Example((*x, 0), (1, *y, 0)) for x, y in texts]) for texts in drawn), key=unusual)

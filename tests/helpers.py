@@ -11,12 +11,14 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from duplexmt.common.pair import Pair
 from duplexmt.data.tokenizer import load_tokenizer, save_tokenizer, train_bpe
-from duplexmt.decoder.attention import PackedAttention, naive_attention
+from duplexmt.decoder.attention import PackedAttention, capped_attention, seen_within
 from duplexmt.decoder.layout import Layout
 from duplexmt.decoder.model import DecoderModel
 from duplexmt.grid.model import build_grid
 from duplexmt.kernels.norm import rms_norm
 from duplexmt.policy.decoding_options import PAPER_RULE
+from duplexmt.policy.path import path_of
+from duplexmt.policy.regret import emit_advantages
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.policies import Theta
 
@@ -145,6 +147,19 @@ def policy_system(policy, model, tokens, setting, max_target_tokens, batch_size=
     return Engine(model, tokens, policy=policy(setting, adaptive), **limits | values)
 
 
+def best_path(heatmap, source_lengths, target_lengths, lam, inner=None):
+    """Row exits `[B, X]` of the best path through a heatmap, found as training finds it."""
+    worth = emit_advantages(heatmap, source_lengths, target_lengths, lam, inner)
+    return path_of(worth, source_lengths, target_lengths)
+
+
+def naive_attention(layout, q, k, v, scale, window=None, softcap=None):
+    """Contexts `[T, H, E]` by one dense mask over the whole list: the oracle of all other ways."""
+    groups = q.shape[1] // k.shape[1]
+    q, k, v = q.transpose(0, 1), *(states.repeat_interleave(groups, 1).transpose(0, 1) for states in (k, v))
+    return capped_attention(q, k, v, seen_within(layout, window), scale, softcap).transpose(0, 1)
+
+
 class NaivelyPacked(PackedAttention):
     """Attention by one dense mask over the whole list."""
 
@@ -153,7 +168,7 @@ class NaivelyPacked(PackedAttention):
         self.wanted = self.first = None
 
     def __call__(self, layer, q, k, v, scale, window, softcap):
-        """See `Packed`."""
+        """See `PackedAttention`."""
         return naive_attention(self.layout, q, k, v, scale, window, softcap)
 
 
@@ -167,7 +182,7 @@ def prefix_states(model, source, target, length, visible):
     shape = len(source), len(target)
     layout = Layout.of([shape], [[torch.tensor(visible)]], model.anchor, [length])
     tokens = torch.tensor([*source, *target])
-    return model.packed_states(tokens, layout.position, NaivelyPacked(layout))[len(source) :]
+    return model.states_of(model.embed(tokens), layout.position, NaivelyPacked(layout))[len(source) :]
 
 
 def float64(model):

@@ -46,7 +46,7 @@ def brought_by(
     n, first = len(source) + 1, len(target) - len(text) - 1
     # From no text token to all, a target each.
     layout = model.layout([(len(whole), len(target))], [[torch.full((len(target),), before + x) for x in range(n)]])
-    states = model.states(whole, target, layout).view(n, len(target), -1)
+    states = model.states(torch.cat((whole, target)), layout).view(n, len(target), -1)
     cells, labels = states[:, first:-1].flatten(0, 1), target[first + 1 :].repeat(n)
     losses = losses_of_head(cells, model.text_head, labels, model.logit_cap).view(n, -1)
     drops, places = (losses[:-1] - losses[1:]).max(0)

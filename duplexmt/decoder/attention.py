@@ -8,7 +8,7 @@ itself.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,36 +25,8 @@ KERNEL = "The block-masked kernel of attention over packed streams"
 LONG = 256  # tokens of source and target together, from where on it is tried: its blocks of 128 are mostly masked below
 
 
-class Packed(Protocol):
-    """What a layer attends by.
-
-    Attributes:
-        wanted: which states are asked for at the end, places `[N]`; None for all.
-        first: first place of each token where its state before layer 0 is the same at all its places `[U]`, else None.
-        again: which of these the token at each place is, `[T]`.
-        constant: whether the list was filled up to a length that all lists have; then there is `one_mask`, too.
-    """
-
-    wanted: Tensor | None
-    first: Tensor | None
-    again: Tensor
-    constant: bool
-
-    def rotation(self, position_embeddings: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """Cosines and sines `[1, T, E]` as the halves of a block take them, `[T, 1, E]`."""
-        ...
-
-    def __call__(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None, softcap: float | None
-    ) -> Tensor:
-        """Contexts `[n, H, E]` of a layer's new tokens, by their queries `[n, H, E]`, keys and values `[T, K, E]`.
-
-        Args:
-            q, k: rotated.
-            window: positions a query looks back at most, where the layer has such a limit.
-            softcap: that scores are squashed to lie within, where it does that.
-        """
-        ...
+# What a layer attends by, as `PackedAttention.__call__`.
+Packed = Callable[[int, Tensor, Tensor, Tensor, float, int | None, float | None], Tensor]
 
 
 def register() -> str:
@@ -93,7 +65,14 @@ def attend(
 
 
 class PackedAttention:
-    """Attention of whole packed lists, in training."""
+    """Attention of whole packed lists, in training.
+
+    Attributes:
+        wanted: which states are asked for at the end, places `[N]`.
+        first: first place of each token where its state before layer 0 is the same at all its places `[U]`, else None.
+        again: which of these the token at each place is, `[T]`.
+        constant: whether the list was filled up to a length that all lists have; then there is `one_mask`, too.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -104,7 +83,7 @@ class PackedAttention:
         self.rotations: dict[int, tuple[Tensor, Tensor]] = {}  # by the tensor they are made of
 
     def rotation(self, position_embeddings: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """See `Packed`; made once for all layers."""
+        """Cosines and sines `[1, T, E]` as the halves of a block take them, `[T, 1, E]`; made once for all layers."""
         cos, sin = position_embeddings
         if id(cos) not in self.rotations:
             self.rotations[id(cos)] = cos[0, :, None], signed(sin[0, :, None])
@@ -113,7 +92,13 @@ class PackedAttention:
     def __call__(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None, softcap: float | None
     ) -> Tensor:
-        """See `Packed`."""
+        """Contexts `[n, H, E]` of a layer's new tokens, by their queries `[n, H, E]`, keys and values `[T, K, E]`.
+
+        Args:
+            q, k: rotated.
+            window: positions a query looks back at most, where the layer has such a limit.
+            softcap: that scores are squashed to lie within, where it does that.
+        """
         if self.constant:
             mask = self.one_mask(q, (q.shape[1], k.shape[1], q.shape[2]), window)
             return contexts_under(mask, q, k, v, scale, softcap, self.wanted if len(q) < len(k) else None)
@@ -190,7 +175,7 @@ def contexts_under(
 
     Args:
         mask: `[T, T]`, or by blocks.
-        q, k, v, scale, softcap: as for `Packed`.
+        q, k, v, scale, softcap: as for `PackedAttention`.
         wanted: where the queries are, `[N]`; None for all.
 
     Returns:
@@ -215,21 +200,6 @@ def seen_within(layout: Layout, window: int | None) -> Tensor:
     """`naive_seen`, within a window where there is one."""
     seen = naive_seen(layout)
     return seen if window is None else seen & (layout.position[:, None] - layout.position < window)
-
-
-def naive_attention(
-    layout: Layout,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    scale: float,
-    window: int | None = None,
-    softcap: float | None = None,
-) -> Tensor:
-    """The same by one dense mask over the whole list: the oracle of all others."""
-    G = q.shape[1] // k.shape[1]
-    q, k, v = q.transpose(0, 1), *(states.repeat_interleave(G, 1).transpose(0, 1) for states in (k, v))
-    return capped_attention(q, k, v, seen_within(layout, window), scale, softcap).transpose(0, 1)
 
 
 def capped_attention(q: Tensor, k: Tensor, v: Tensor, seen: Tensor, scale: float, softcap: float | None) -> Tensor:

@@ -21,11 +21,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..kernels.packed import Norm, PackedLayer, packed_layers
-from .attention import PackedAttention, attention_weights, capped_attention
+from .attention import attention_weights, capped_attention
 from .blocks import window_of
 from .graphs import Graphs
 from .layout import SOURCE, Layout
-from .model import DecoderModel
+from .model import DecoderModel, WatchedAttention
 from .rope import signed
 
 TARGET, REFERENCE = 1, 2  # lines; REFERENCE: a second view of the same translation, which sees less of the source
@@ -157,7 +157,7 @@ class DecoderCache:
 
     def _states(self, step: "_Step") -> Tensor:
         if self.packed is None:
-            return self.model.packed_states(step.tokens, step.position, step)
+            return self.model.states_of(self.model.embed(step.tokens), step.position, step)
         embedded = self.embedding(step.tokens)
         hidden = embedded.to(torch.promote_types(embedded.dtype, self.dtype))
         self._tabulate(step.highest)
@@ -215,14 +215,11 @@ class DecoderCache:
 
 
 class _Step:
-    """New tokens of some slots, and attention from them to what the slots hold: see `attention.Packed`.
+    """New tokens of some slots, and attention from them to what the slots hold, as `PackedAttention`.
 
     Streams with one token each stand side by side, and so do those with several, padded to the longest of each group.
     """
 
-    first: Tensor | None = None  # this and the next two: of `Packed`, for training
-    again = torch.empty(0)
-    constant = False
     wanted: Tensor | None = None  # which states the last layer computes; None for all
 
     def __init__(self, cache: DecoderCache, asked: Sequence[Append]) -> None:
@@ -255,10 +252,6 @@ class _Step:
             self.wanted, W = self.chosen, max([W for _, _, W, _ in parts])
             of_last = limits.index_select(0, self.wanted), self.position.index_select(0, self.wanted)
             self.last = [_Group(cache, asked, W, w, slice(None), *of_last, None)]
-
-    def rotation(self, position_embeddings: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """Of `Packed`: the cache has its own."""
-        raise AssertionError("a step of the cache runs packed layers, or modules as they are")
 
     def __call__(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None, softcap: float | None
@@ -476,28 +469,13 @@ class _Group:
                     one.weights.append(of_stream[:, : len(one), one.attended])
 
 
-class _Sizes(PackedAttention):
-    """Notes what the layers' keys and values are like, and attends to nothing."""
-
-    def __init__(self, layout: Layout) -> None:
-        super().__init__(layout)
-        self.noted: dict[int, tuple[torch.Size, torch.Size]] = {}
-
-    def __call__(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None, softcap: float | None
-    ) -> Tensor:
-        """See `attention.Packed`."""
-        self.noted[layer] = k.shape[1:], v.shape[1:]
-        return v.new_zeros(len(q), q.shape[1], v.shape[-1])
-
-
 @torch.inference_mode()
 def entry_sizes(model: DecoderModel) -> list[tuple[torch.Size, torch.Size]]:
     """Heads and their width, of each layer's keys and of its values, which types have under names of their own."""
     layout = Layout.of([(1, 1)], [[torch.ones(1, dtype=torch.int64)]], 0, device=model.device)
-    packed = _Sizes(layout)
-    model.packed_states(torch.zeros_like(layout.pair), layout.position, packed)
-    return [packed.noted[layer] for layer in sorted(packed.noted)]
+    packed = WatchedAttention(layout)
+    model.states_of(model.embed(torch.zeros_like(layout.pair)), layout.position, packed)
+    return [packed.sizes[layer] for layer in sorted(packed.sizes)]
 
 
 def check_memory(slots: int, length: int, bytes_per_token: int, device: torch.device, max_bytes: int | None) -> None:

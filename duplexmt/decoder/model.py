@@ -80,32 +80,24 @@ class DecoderModel(TwoHeads):
         names = ("attention", "input_attends_output", "softmax", "anchor", "emit_hidden")
         return {name: getattr(self, name) for name in names}
 
-    def states(self, source: Tensor, target: Tensor, layout: Layout) -> Tensor:
+    def states(self, tokens: Tensor, layout: Layout) -> Tensor:
         """Final-normed states of the target tokens, from which the next one's logits are read.
 
         Args:
-            source: token ids of all pairs, end tokens included, one after the other `[S]`.
-            target: token ids of all pairs, seed tokens first, one after the other `[Σ Y]`.
+            tokens: ids of all sources, end tokens included, then of all targets, seed tokens first, `[S + Σ Y]`; more
+                behind them are not looked at.
 
         Returns:
             `[N, D]`, of the targets of all pairs, row after row.
         """
-        return self.list_states(torch.cat((source, target)), layout)
-
-    def list_states(self, tokens: Tensor, layout: Layout) -> Tensor:
-        """The same of the ids of all sources, then all targets, `[S + Σ Y]`; more behind them are not looked at."""
         # A token is looked up once, however many rows it is in: so dropout leaves out the same of it in all of them.
         embedded = repeated(self.embed(tokens), layout.token)
         found = self.states_of(embedded, layout.position, PackedAttention(layout))
         return found if self.patched else found.index_select(0, layout.targets)
 
-    def packed_states(self, tokens: Tensor, positions: Tensor, packed: Packed) -> Tensor:
-        """Final-normed states of a packed list of token ids `[T]` at rotary positions `[T]`, `[T, D]`; of a patched
-        decoder only those that `packed` wants."""
-        return self.states_of(self.embed(tokens), positions, packed)
-
     def states_of(self, embedded: Tensor, positions: Tensor, packed: Packed) -> Tensor:
-        """The same of tokens that are embedded already, `[T, D]`."""
+        """Final-normed states of a packed list `[T, D]` that is embedded already, at rotary positions `[T]`: `[T, D]`,
+        of a patched decoder only those that `packed` wants."""
         states: Tensor = self.decoder(
             inputs_embeds=embedded[None], position_ids=positions[None], use_cache=False, packed=packed
         ).last_hidden_state
@@ -131,7 +123,7 @@ class DecoderModel(TwoHeads):
         (B, X), Y = source.shape, target.shape[1]
         rows = [[torch.full((Y,), x + 1) for x in range(X)]] * B
         layout = self.layout([(X, Y)] * B, rows, None if source_lengths is None else source_lengths.tolist())
-        return self.states(source.flatten(), target.flatten(), layout).view(B, X, Y, -1)
+        return self.states(torch.cat((source.flatten(), target.flatten())), layout).view(B, X, Y, -1)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Embedded tokens `[..., D]`, where the residual stream begins: ≥ float32, even if frozen weights are not."""
@@ -169,7 +161,8 @@ class DecoderModel(TwoHeads):
         lm.eval()
         try:
             with torch.autocast(self.device.type, narrow, enabled=narrow is not None):
-                found = self.text_logits(self.packed_states(tokens[layout.token], layout.position, packed)[-half:])
+                states = self.states_of(self.embed(tokens[layout.token]), layout.position, packed)
+                found = self.text_logits(states[-half:])
                 config._attn_implementation = "eager"
                 every = torch.ones_like(tokens)[None]
                 expected = lm(input_ids=tokens[None], attention_mask=every, use_cache=False).logits[0, half:]
@@ -196,17 +189,19 @@ class DecoderModel(TwoHeads):
 
 
 class WatchedAttention(PackedAttention):
-    """Attention of whole packed lists, and a note of the layers that came for it, with their windows."""
+    """Attention of whole packed lists, and a note of the layers that came for it: their windows, and heads and width of
+    their keys and of their values, which types have under names of their own."""
 
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout)
         self.windows: dict[int, int | None] = {}
+        self.sizes: dict[int, tuple[torch.Size, torch.Size]] = {}
 
     def __call__(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None, softcap: float | None
     ) -> Tensor:
-        """See `Packed`."""
-        self.windows[layer] = window
+        """See `PackedAttention`."""
+        self.windows[layer], self.sizes[layer] = window, (k.shape[1:], v.shape[1:])
         return super().__call__(layer, q, k, v, scale, window, softcap)
 
 

@@ -27,13 +27,7 @@ def shown_delay(k: int | str | None) -> int | None:
     return SHOWN if k == MULTI_PATH else k  # type: ignore[return-value]
 
 
-def drawn_delays(
-    keys: Sequence[int],
-    shapes: Sequence[tuple[int, int]],
-    epoch: int,
-    source_prefix: int = 0,
-    device: torch.device | str = "cpu",
-) -> Tensor:
+def drawn_delays(keys: Sequence[int], shapes: Sequence[tuple[int, int]], epoch: int, source_prefix: int = 0) -> Tensor:
     """A k for each pair, drawn evenly from 1 to the length of its source text, end token included.
 
     It is drawn by the pair's tokens and the epoch: a pair has the same k in whatever batch or process it comes, and in
@@ -49,8 +43,7 @@ def drawn_delays(
         `[B]`, int64.
     """
     pairs = zip(keys, shapes, strict=True)
-    drawn = [random.Random(f"delay {key} {epoch}").randint(1, X - source_prefix) for key, (X, _) in pairs]
-    return torch.tensor(drawn, device=device)
+    return torch.tensor([random.Random(f"delay {key} {epoch}").randint(1, X - source_prefix) for key, (X, _) in pairs])
 
 
 def visible_source(

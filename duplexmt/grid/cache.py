@@ -46,8 +46,6 @@ class LayerCache:
         own: with `separate` softmax the self context, and `ctx` and `lse` are of cross keys alone; else None.
     """
 
-    NAMES = ("k", "v", "ctx", "lse", "own")
-
     def __init__(self, slots: int, length: int, heads: tuple[int, int, int], like: Tensor, separate: bool) -> None:
         K, G, E = heads
         statistics = torch.promote_types(like.dtype, torch.float32)
@@ -60,13 +58,7 @@ class LayerCache:
     @property
     def entries(self) -> dict[str, Tensor]:
         """All there are, by name."""
-        found = {name: getattr(self, name) for name in self.NAMES}
-        return {name: entries for name, entries in found.items() if entries is not None}
-
-    def resize(self, slots: int, length: int) -> None:
-        """Keep everything in larger tensors."""
-        for name, entries in self.entries.items():
-            setattr(self, name, resized(entries, slots, length))
+        return {name: entries for name, entries in vars(self).items() if entries is not None}
 
 
 class GridCache:
@@ -138,8 +130,14 @@ class GridCache:
         Returns:
             Final-normed target state of cell (0, 0), `[n, D]`.
         """
-        n, starts = len(slots), self._begin(slots, source, seed, source_lengths)
+        n, anchor = len(slots), self.model.anchor
+        starts = list(source_lengths) if anchor == "source_length" else [int(anchor)] * n
+        self.make_room(max(slots) + 1, 1, max(starts))
+        for slot, start in zip(slots, starts, strict=True):
+            self.count[I][slot] = self.count[O][slot] = 1
+            self.start[slot] = start
         index = torch.tensor(slots, device=self.device)
+        self.tokens[:, index, 0] = torch.tensor([source, seed], device=self.device)
         states = self.decoder.embed_tokens(self.tokens[:, index, 0].flatten())  # [2n, D]
         cos, sin = self._rotation(torch.tensor([[0] * n, starts], device=self.device).flatten())
         for layer, cache in zip(self.packed, self.layers, strict=True):
@@ -173,20 +171,7 @@ class GridCache:
         Raises:
             ValueError: if a stream outgrows a sliding window of the backbone, or the cache the memory.
         """
-        rows, W, T = self.append(slots, emits, tokens)
-        kinds = any(emits), not all(emits)
-        return self._advance(Steps(self, torch.tensor(rows, device=self.device).T, W, T, kinds))
-
-    def append(
-        self, slots: Sequence[int], emits: Sequence[bool], tokens: Sequence[int]
-    ) -> tuple[list[tuple[int, ...]], int, int]:
-        """Account for one more token each; the arguments `Steps` needs to compute it.
-
-        Returns:
-            For each stream slot, emit, token, length of the line, position of the token, and start of the target; the
-            longest line; and the longest stream with its new token.
-        """
-        rows: list[tuple[int, ...]] = []
+        rows: list[tuple[int, ...]] = []  # as `Steps` has them
         for slot, emit, token in zip(slots, emits, tokens, strict=True):
             X, Y = self.count[I][slot], self.count[O][slot]
             self.model.check_window(*((X, Y + 1) if emit else (X + 1, Y)))
@@ -194,9 +179,9 @@ class GridCache:
             rows.append((slot, int(emit), token, line, at, self.start[slot]))
         W, T = max(row[3] for row in rows), max(row[4] for row in rows) + 1
         self.make_room(0, T, max(row[5] for row in rows))
-        for slot, emits_here, *_ in rows:
-            self.count[O if emits_here else I][slot] += 1
-        return rows, W, T
+        for slot, emit in zip(slots, emits, strict=True):
+            self.count[O if emit else I][slot] += 1
+        return self._advance(Steps(self, torch.tensor(rows, device=self.device).T, W, T, (any(emits), not all(emits))))
 
     def _advance(self, steps: Steps) -> Tensor:
         """The cells of a step, layer by layer."""
@@ -277,19 +262,6 @@ class GridCache:
         """Of queries, keys and values."""
         return [change(part) for part in heads]
 
-    def _begin(
-        self, slots: Sequence[int], source: Sequence[int], seed: Sequence[int], source_lengths: Sequence[int]
-    ) -> list[int]:
-        """Account for opened streams, see `open`; returns the first positions of their targets."""
-        anchor = self.model.anchor
-        starts = list(source_lengths) if anchor == "source_length" else [int(anchor)] * len(slots)
-        self.make_room(max(slots) + 1, 1, max(starts))
-        for slot, start in zip(slots, starts, strict=True):
-            self.count[I][slot] = self.count[O][slot] = 1
-            self.start[slot] = start
-        self.tokens[:, list(slots), 0] = torch.tensor([source, seed], device=self.device)
-        return starts
-
     def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines of positions, `[m]` → `[m, 1, E]` each, as `PackedLayer.project` takes them."""
         cos, sin = self.rope.index_select(0, positions).split(1, 1)
@@ -320,16 +292,13 @@ class GridCache:
             return
         check_memory(new_slots, new_length, self.bytes_per_token, self.device, self.max_bytes)
         with torch.inference_mode(False), torch.no_grad():
-            self._resize(new_slots, new_length)
+            for cache in self.layers:
+                for name, entries in cache.entries.items():
+                    setattr(cache, name, resized(entries, new_slots, new_length))
+            self.first_q = resized(self.first_q, new_slots, new_length)
             self.tokens = resized(self.tokens, new_slots, new_length)
         for numbers in (*self.count, self.start):
             numbers += [0] * (new_slots - have_slots)
-
-    def _resize(self, slots: int, length: int) -> None:
-        """Keep all entries in larger tensors."""
-        for cache in self.layers:
-            cache.resize(slots, length)
-        self.first_q = resized(self.first_q, slots, length)
 
 
 def resized(old: Tensor, slots: int, length: int) -> Tensor:

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from ..decoder.blocks import spread
+from ..kernels.products import at_least_float32, without_autocast
 from .cells import Cells, Lines
-from .prefix_softmax import causal_attention, merge
 from .scan import hadamard_attention
+from .step_attention import join
 
 
 def approximate_attention(
@@ -121,11 +122,39 @@ def exact_attention(
     def row(q: Tensor) -> tuple[Tensor, Tensor]:
         return causal_attention(q, k_O, v_O, scale)
 
-    ctx_O = cells.flat(merge(*row(q_O), *column(q_O), softmax))
+    separate = softmax == "separate"
+    ctx_O = cells.flat(join(*row(q_O), *column(q_O), separate)[0])
     if q_I is None:
         return ctx_O[:0], ctx_O
     by_token, q_I = len(q_I) == len(cells.x), cells.padded(cells.over_rows(q_I))
     if not input_attends_output:
         ctx_I = cells.flat(column(q_I)[0])
         return cells.column_0(ctx_I) if by_token else ctx_I, ctx_O
-    return cells.flat(merge(*column(q_I), *row(q_I), softmax)), ctx_O
+    return cells.flat(join(*column(q_I), *row(q_I), separate)[0]), ctx_O
+
+
+def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Causal softmax attention of one stream with itself (I→I, O→O, and every type in exact mode). Grouped-query heads
+    are never expanded. The paper carries `(m, Z, S)`; here `lse = m + log Z` and `ctx = S / Z`.
+
+    Args:
+        q: queries `[..., T, H, E]`.
+        k, v: keys and values `[..., T, K, E]`, `H` a multiple of `K`.
+        scale: the paper's `s = H_d^{-1/2}`.
+
+    Returns:
+        Context `[..., T, H, E]` and log-sum-exp of the scores `[..., T, H]`, in at least float32.
+    """
+    T, G, K = q.shape[-3], q.shape[-2] // k.shape[-2], k.shape[-2]
+    precise = at_least_float32(q.dtype)
+    q, k = q.to(precise), k.to(precise)
+    q_KRE = (q * scale).unflatten(-2, (K, G)).movedim(-4, -2).flatten(-3, -2)  # R = G·T rows share one key head
+    # Rounded to half precision, scores of some hundred would be off by a whole nat: keys with large biases bring such.
+    with without_autocast(q.device.type):
+        scores = (q_KRE @ k.movedim(-3, -1)).unflatten(-2, (G, T))
+    future = torch.ones(T, T, dtype=torch.bool, device=scores.device).triu(1)
+    scores = scores.masked_fill(future, float("-inf"))
+    lse = scores.logsumexp(-1)
+    weights = (scores - lse.unsqueeze(-1)).exp().to(v.dtype)
+    context = (weights.flatten(-3, -2) @ v.movedim(-3, -2)).unflatten(-2, (G, T))
+    return context.movedim(-2, -4).flatten(-3, -2), lse.movedim(-1, -3).flatten(-2)

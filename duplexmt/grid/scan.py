@@ -8,8 +8,7 @@ log-sum-exp `c` and normalised context `h` in place of the paper's `(m, Z, S)`,
     c[t] = log(exp c[t−1] + exp s[t])
     h[t] = exp(c[t−1] − c[t]) · h[t−1] + exp(s[t] − c[t]) · v[t]
 
-where no factor exceeds 1, and likewise backwards. The work is linear in the number of cells. `prefix.prefix_softmax`
-and `prefix.merge` are the same by quadratic matrix products; the tests compare.
+where no factor exceeds 1, and likewise backwards. The work is linear in the number of cells.
 """
 
 from collections.abc import Callable

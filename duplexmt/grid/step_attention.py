@@ -52,7 +52,7 @@ class StepAttention:
         if steps.own_mask is None and q.device.type == "cpu" and FLASH is not None:
             context, lse = FLASH(q, keys.transpose(1, 2), values.transpose(1, 2), scale=self.scale)
         else:
-            precise = cache.lse.dtype  # a product of half precision is rounded to it: see `prefix.causal_attention`
+            precise = cache.lse.dtype  # a product of half precision is rounded to it: see `causal_attention`
             found = (q.to(precise) @ keys.permute(0, 2, 3, 1).to(precise)).mul_(self.scale)  # [n, K, G, T]
             if steps.own_mask is not None:
                 found = found + steps.own_mask
@@ -118,7 +118,8 @@ def attend(score: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def prefix_softmax(score: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """`prefix.prefix_softmax` in this module's shapes: `[n, W, K, G]` and `[n, W, K, E]` → `[n, W, K, G, E]`, …"""
+    """Softmax over a growing prefix in which each key brings one score (`eq:io-hadamard`), by a triangle of weights:
+    `[n, W, K, G]` and `[n, W, K, E]` → `[n, W, K, G, E]`, and log-sum-exp."""
     W, G = score.shape[1], score.shape[-1]
     later = torch.full((W, W), float("-inf"), dtype=score.dtype, device=score.device).triu_(1)
     weights, lse = softmax(score.movedim(1, -1).unsqueeze(-2) + later)  # [n, K, G, W, W]
@@ -127,7 +128,8 @@ def prefix_softmax(score: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def join(own: Tensor, own_lse: Tensor, cross: Tensor, cross_lse: Tensor, separate: bool) -> tuple[Tensor, Tensor]:
-    """`prefix.merge`, and the log-sum-exp to be kept: of all keys, or with `separate` softmax of the cross keys."""
+    """Self and cross context under one softmax denominator (Section III-D), or with `separate` softmax the plain sum
+    that the paper rejects; and the log-sum-exp to be kept, of all keys or of the cross keys."""
     if separate:
         return own + cross, cross_lse
     share = (own_lse - cross_lse).sigmoid_().unsqueeze(-1).to(own.dtype)

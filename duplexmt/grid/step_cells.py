@@ -24,7 +24,8 @@ class Steps:
 
     Args:
         cache: whose tokens do not hold the new ones yet.
-        inputs: rows of `GridCache.append`, `[6, n]`, on the device.
+        inputs: slots, whether they EMIT, tokens, lengths of the lines, places of the tokens, and starts of the targets,
+            `[6, n]`, on the device.
         W, T: the longest line, and the longest new stream.
         kinds: whether there are EMITs, and WAITs.
 

@@ -77,43 +77,30 @@ def check_whole(setting: str, value: Any) -> None:
         raise ValueError(f"{setting}={value!r}: must be a whole number of at least 1")
 
 
-def check_confidence(rho: Any) -> float:
-    """Return ρ if it is a number in [0, 1], else raise `ValueError`."""
-    if not _is_number(rho) or not 0 <= rho <= 1:
-        raise ValueError(f"confidence={rho}: ρ, the threshold of a probability, must be a number between 0 and 1")
-    return rho
-
-
-def check_lsg(delta: Any) -> float:
-    """Return δ if it is a finite number above 0, else raise `ValueError`."""
-    if not _is_number(delta) or not 0 < delta < float("inf"):
-        raise ValueError(f"lsg={delta}: δ, the threshold of a divergence in nats, must be a finite number above 0")
-    return delta
-
-
-def check_alignatt(frames: Any) -> int:
-    """Return f if it is a whole number ≥ 0, else raise `ValueError`."""
-    if not _is_whole(frames):
-        raise ValueError(
-            f"alignatt={frames}: f, the last source tokens that a token written must not rest on, must be a whole "
-            "number of at least 0"
-        )
-    return frames
-
-
-def check_hold(n: Any) -> int:
-    """Return n if it is a whole number ≥ 0, else raise `ValueError`."""
-    if not _is_whole(n):
-        raise ValueError(f"hold={n}: n, the last tokens of a draft that are held back, must be a whole number ≥ 0")
-    return n
-
-
-ADAPTIVE_KNOBS: dict[str, Callable[[Any], Any]] = {  # by system; rules of ρ, δ, f, n
-    "confidence": check_confidence,
-    "lsg": check_lsg,
-    "alignatt": check_alignatt,
-    "hold": check_hold,
+# By system, what its knob must be and whether it is.
+ADAPTIVE_KNOBS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "confidence": (
+        "ρ, the threshold of a probability, must be a number between 0 and 1",
+        lambda rho: _is_number(rho) and 0 <= rho <= 1,
+    ),
+    "lsg": (
+        "δ, the threshold of a divergence in nats, must be a finite number above 0",
+        lambda delta: _is_number(delta) and 0 < delta < float("inf"),
+    ),
+    "alignatt": (
+        "f, the last source tokens that a token written must not rest on, must be a whole number of at least 0",
+        _is_whole,
+    ),
+    "hold": ("n, the last tokens of a draft that are held back, must be a whole number ≥ 0", _is_whole),
 }
+
+
+def check_knob(system: str, value: Any) -> Any:
+    """Return a value of a system's knob if it keeps its rule, else raise `ValueError`."""
+    rule, holds = ADAPTIVE_KNOBS[system]
+    if not holds(value):
+        raise ValueError(f"{system}={value}: {rule}")
+    return value
 
 
 def check_run_as(name: str | None, setting: Any) -> None:
@@ -123,7 +110,7 @@ def check_run_as(name: str | None, setting: Any) -> None:
     if name is not None and name not in SYSTEMS:
         raise ValueError(f"run_as={name!r}: must be one of {', '.join(SYSTEMS)}")
     if name in ADAPTIVE_KNOBS:
-        ADAPTIVE_KNOBS[name](setting)
+        check_knob(name, setting)
 
 
 def check_theta(theta: Any, setting: str = "policy.theta") -> float:

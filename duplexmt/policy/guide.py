@@ -76,7 +76,7 @@ def guide(
         hidden = model.states(source, target, plan.layout, F.pad(lengths, (0, 1), value=1))
         hidden = hidden if plan.scored is None else hidden.index_select(0, plan.scored)
     else:
-        hidden = model.list_states(plan.tokens, plan.layout)
+        hidden = model.states(plan.tokens, plan.layout)
 
     learnt = None if plan.real is None else len(hidden)  # at most, which spares asking the device
     if drawn:

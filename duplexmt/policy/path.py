@@ -3,35 +3,20 @@
 import torch
 from torch import Tensor
 
-from .regret import emit_advantages
-
 
 @torch.no_grad()
-def best_path(
-    heatmap: Tensor, source_lengths: Tensor, target_lengths: Tensor, lam: float, inner: Tensor | None = None
-) -> Tensor:
-    """Row exits of the path with the highest score `R(π) = λ·Area(π) − Σ_EMIT L(x, y)` (`eq:path-score`).
-
-    A WAIT at height `y` earns `λ·y`, so a larger λ emits earlier. Ties go to the earlier EMIT: among all best paths the
-    one returned has the largest `y_at` in every row.
+def path_of(worth: Tensor, source_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+    """Row exits of the path with the highest score `R(π) = λ·Area(π) − Σ_EMIT L(x, y)` (`eq:path-score`): it emits
+    where EMIT is worth 0 or more, so of all best paths it is the one with the largest `y_at` in every row.
 
     Args:
-        heatmap: `[B, X, Y]`, finite at the valid cells of each pair.
+        worth: of EMIT over WAIT in each cell `[B, X, Y]` (`regret.emit_advantages`).
         source_lengths, target_lengths: rows and columns of each pair `[B]`, each at least 1.
-        lam: λ, at least 0.
-        inner: tokens that go on with a word `[B, Y]`, written in the row in which it begins; None: there are none.
 
     Returns:
         `y_at [B, X]`, int64: target tokens written before row `x` is left; the target length in a pair's last row, and
         0 in rows past it.
     """
-    worth = emit_advantages(heatmap, source_lengths, target_lengths, lam, inner)
-    return path_of(worth, source_lengths, target_lengths)
-
-
-@torch.no_grad()
-def path_of(worth: Tensor, source_lengths: Tensor, target_lengths: Tensor) -> Tensor:
-    """The same from what EMIT is worth in each cell (`regret.emit_advantages`): it emits where that is 0 or more."""
     left = torch.arange(worth.shape[1], device=worth.device) - source_lengths[:, None]  # −1 in a pair's last row
     exits = row_exits((worth >= 0) | (left == -1)[:, :, None])
     return torch.minimum(exits, target_lengths[:, None]).masked_fill(left >= 0, 0)
@@ -59,8 +44,3 @@ def emit_mask(y_at: Tensor, Y: int) -> Tensor:
     It labels every cell, off-path ones too: behind the path EMIT, ahead of it WAIT.
     """
     return torch.arange(Y, device=y_at.device) < y_at.unsqueeze(-1)
-
-
-def path_rows(y_at: Tensor, Y: int) -> Tensor:
-    """Row in which each target token is written, `[B, X]` → `[B, Y]`; `X` for tokens past a pair's length."""
-    return (y_at.unsqueeze(-1) <= torch.arange(Y, device=y_at.device)).long().cumprod(1).sum(1)

@@ -6,7 +6,6 @@ its cells. A plan of a given size is filled up, so that all steps have the same 
 
 import itertools
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from ..decoder.decoder_options import MULTI_PATH
 from ..decoder.layout import Layout
 from ..decoder.schedules import drawn_delays, visible_source
 from ..grid.cells import Cells
-from .rows import WHOLE, DrawnRows, drawn_of_pair, drawn_points, drawn_rows, reach, stretches
+from .rows import WHOLE, DrawnRows, drawn_of_pair, drawn_points, drawn_rows, mean_cells
 
 Size = tuple[int, int]  # tokens of a packed list, and wanted states
 SPARE = 8  # tokens of each stream of a filled grid, beside those there is room for
@@ -174,15 +173,11 @@ class RowPlanner:
 
     def mean_size(self, pair: Example) -> tuple[float, float]:
         """The same on average over what is drawn."""
-        return _mean_size(pair.shape, self.rows, *self.prefixes) if self.rows is not None else self.size(pair, 0)
-
-
-@cache
-def _mean_size(shape: Size, rows: int, before: int, first: int) -> tuple[float, float]:  # few pairs have their own
-    X, Y = shape[0] - before, shape[1] - first
-    parts = stretches(X, rows)
-    cells = WHOLE * len(parts) * Y + (1 - WHOLE) * sum(reach(parts, X, Y))
-    return shape[0] + cells + first * len(parts), cells
+        (X, Y), (before, first) = pair.shape, self.prefixes
+        if self.rows is None:
+            return self.size(pair, 0)
+        cells = mean_cells(X - before, Y - first, self.rows)
+        return X + cells + first * min(X - before, self.rows), cells
 
 
 def grid_plan(batch: Batch, prefixes: tuple[int, int], size: Size | None = None, points: Tensor | None = None) -> Plan:

@@ -18,6 +18,7 @@ import random
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -58,14 +59,12 @@ class DrawnRows:
         parts: Sequence[Sequence[range]],
         columns: Sequence[Sequence[int]],
         common: Sequence[Sequence[int]],
-        device: torch.device | str,
     ) -> "DrawnRows":
         """Rows `at` of each pair, one from each of its stretches `parts`; the last one is among them, and whole."""
         R, X = max(map(len, at)), max(own[-1] + 1 for own in at)
 
         def padded(rows: Sequence[Sequence[float]], width: int, fill: int) -> Tensor:
-            whole = [[*own, *[fill] * (width - len(own))] for own in rows]
-            return torch.tensor(whole).to(device, non_blocking=True)
+            return torch.tensor([[*own, *[fill] * (width - len(own))] for own in rows])
 
         before, behind, share = [], [], []
         for own in at:
@@ -84,11 +83,6 @@ class DrawnRows:
             near=(padded(before, X, 0), padded(behind, X, 0)),
             share=padded(share, X, 1),
         )
-
-    @property
-    def counts(self) -> Tensor:
-        """Rows of each pair, `[B]`."""
-        return torch.tensor([len(own) for own in self.at], device=self.x.device)
 
     def spread(self, values: Tensor, beyond: float | Tensor) -> Tensor:
         """Values of the drawn rows `[B, R, Y]` → of all rows `[B, X, Y]`, changing evenly from one to the next.
@@ -127,7 +121,6 @@ def drawn_rows(
     epoch: int,
     source_prefix: int = 0,
     target_prefix: int = 0,
-    device: torch.device | str = "cpu",
 ) -> DrawnRows:
     """Up to R rows of each pair, one from each of its stretches, and how far they are computed.
 
@@ -143,7 +136,7 @@ def drawn_rows(
     pairs = zip(keys, shapes, strict=True)
     drawn = [drawn_of_pair(key, (X - source_prefix, Y - target_prefix), R, epoch) for key, (X, Y) in pairs]
     at, parts, columns, common = zip(*drawn, strict=True)
-    return DrawnRows.of(at, parts, columns, common, device)
+    return DrawnRows.of(at, parts, columns, common)
 
 
 def drawn_of_pair(
@@ -157,10 +150,9 @@ def drawn_of_pair(
     return at, parts, [Y] * len(parts) if draw.random() < WHOLE else common, common
 
 
-def drawn_points(keys: Sequence[int], epoch: int, device: torch.device | str = "cpu") -> Tensor:
+def drawn_points(keys: Sequence[int], epoch: int) -> Tensor:
     """A number between 0 and 1 of each pair `[B]` (`visits.drawn_cells`), drawn as its rows are, apart from them."""
-    points = torch.tensor([random.Random(f"words {key} {epoch}").random() for key in keys])
-    return points.to(device, non_blocking=True)
+    return torch.tensor([random.Random(f"words {key} {epoch}").random() for key in keys])
 
 
 def reach(parts: Sequence[range], X: int, Y: int) -> list[int]:
@@ -173,7 +165,8 @@ def reach(parts: Sequence[range], X: int, Y: int) -> list[int]:
     return [min(Y, math.ceil(part.stop * max(1.0, Y / X) + MARGIN * Y)) for part in parts]
 
 
-def mean_cells(shapes: Sequence[tuple[int, int]], R: int) -> int:
-    """Cells computed of pairs of `shapes` (X, Y) in a step, on average over what is drawn, rounded."""
-    common = sum(sum(reach(stretches(X, R), X, Y)) for X, Y in shapes)
-    return round(WHOLE * sum(min(X, R) * Y for X, Y in shapes) + (1 - WHOLE) * common)
+@cache
+def mean_cells(X: int, Y: int, R: int) -> float:
+    """Cells computed of a pair in a step, on average over what is drawn."""
+    parts = stretches(X, R)
+    return WHOLE * len(parts) * Y + (1 - WHOLE) * sum(reach(parts, X, Y))

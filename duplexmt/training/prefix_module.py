@@ -47,7 +47,7 @@ class PrefixTranslation(TranslationModule):
 
     def planned_losses(self, plan: Plan) -> Tensor:
         """Of each scored place of a plan `[N]`."""
-        hidden = self.model.list_states(plan.tokens, plan.layout)
+        hidden = self.model.states(plan.tokens, plan.layout)
         return losses_of_head(hidden, self.model.text_head, plan.labels, self.model.logit_cap, learnt=len(hidden))
 
     def token_losses(self, batch: Batch) -> Tensor:

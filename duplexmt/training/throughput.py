@@ -74,7 +74,7 @@ class ThroughputMonitor(L.Callback):
 
 def cells_of(shapes: tuple[tuple[int, int], ...], rows: int | None) -> int:
     """Cells that a step computes of pairs of `shapes` (X, Y): of all rows, or the mean over what is drawn of some."""
-    return sum(X * Y for X, Y in shapes) if rows is None else mean_cells(shapes, rows)
+    return round(sum(X * Y if rows is None else mean_cells(X, Y, rows) for X, Y in shapes))
 
 
 def step_flops(model: Any, shapes: tuple[tuple[int, int], ...], N: int, learnt: float) -> int:

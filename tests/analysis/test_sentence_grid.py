@@ -6,9 +6,8 @@ from duplexmt.analysis.sentence_grid import sentence_grid, token_text
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import StreamTokens, stream_tokens, token_ids
 from duplexmt.policy.decoding_options import EmitRule
-from duplexmt.policy.path import best_path
 
-from ..helpers import SENTENCES, byte_level_tokenizer, spoken_grid, tiny_tokenizer, trained
+from ..helpers import SENTENCES, best_path, byte_level_tokenizer, spoken_grid, tiny_tokenizer, trained
 
 TOKENS = stream_tokens(tiny_tokenizer())
 SOURCE, TARGET = SENTENCES[1]

@@ -8,12 +8,12 @@ import torch
 
 from duplexmt import decoder
 from duplexmt.decoder import attention as attention_module
-from duplexmt.decoder.attention import KERNEL, PackedAttention, attend, naive_attention
+from duplexmt.decoder.attention import KERNEL, PackedAttention, attend
 from duplexmt.decoder.layout import Layout, naive_seen
 from duplexmt.decoder.model import DecoderModel
 from duplexmt.kernels import triton_use as kernels
 from tests.accelerator import accelerator, moved
-from tests.helpers import tiny_backbone
+from tests.helpers import naive_attention, tiny_backbone
 from tests.kernels.test_wrong_kernels import Scaled
 
 from .oracle import drawn_layout, some_tokens
@@ -136,8 +136,7 @@ def on_gpu(monkeypatch, caplog, no_verdicts):
         with accelerator():
             model = DecoderModel(tiny_backbone(), emit_hidden=0)
             model = moved(model) if device == "cuda" else model
-            source, target = (part.to(device) for part in some_tokens(SHAPES))
-            states = model.states(source, target, model.layout(SHAPES, ROWS))
+            states = model.states(torch.cat(some_tokens(SHAPES)).to(device), model.layout(SHAPES, ROWS))
             states.square().sum().backward()
             gradients = [weight.grad.tolist() for weight in model.parameters() if weight.grad is not None]
             return [states.tolist(), *gradients], stand

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from duplexmt.decoder.attention import PackedAttention, naive_attention
+from duplexmt.decoder.attention import PackedAttention
 from duplexmt.decoder.backbone import add_lora
 from duplexmt.decoder.decoder_options import RECOMPUTE
 from duplexmt.decoder.model import DecoderModel
@@ -14,7 +14,7 @@ from duplexmt.decoder.schedules import visible_source
 from duplexmt.grid.cells import Cells
 from duplexmt.grid.model import GridModel, build_grid
 from duplexmt.policy.heatmap import losses_of_head
-from tests.helpers import float64, tiny_backbone
+from tests.helpers import float64, naive_attention, tiny_backbone
 
 from .oracle import GEMMA3, KNOWN, OTHERS, hugging_face_logits, some_tokens
 
@@ -35,7 +35,7 @@ def views_of(chosen):
 
 def prefix_states(model, shapes, sees, tokens=None):
     """States of one target of each pair, whose tokens see so much of the source."""
-    return model.states(*(tokens or some_tokens(shapes)), model.layout(shapes, [[own] for own in sees]))
+    return model.states(torch.cat(tokens or some_tokens(shapes)), model.layout(shapes, [[own] for own in sees]))
 
 
 def by_pair(shapes):
@@ -138,7 +138,7 @@ def test_rows_are_those_under_one_dense_mask(kind, anchor, monkeypatch):
 
             monkeypatch.setattr(PackedAttention, "__call__", naive)
         model.zero_grad()
-        states = model.states(*some_tokens(SHAPES), layout)
+        states = model.states(torch.cat(some_tokens(SHAPES)), layout)
         losses = losses_of_head(states, model.text_head, torch.arange(len(states)), model.logit_cap)
         losses.sum().backward()
         found.append((states, losses, gradients_of(model)))
@@ -177,7 +177,7 @@ def test_states_losses_and_gradients_of_rows_are_those_of_the_exact_grid(product
             own = views_of(chosen)
             layout = model.layout(SHAPES, own)
             assert len(layout.groups) == 1 + products
-            states = model.states(*some_tokens(SHAPES), layout)
+            states = model.states(torch.cat(some_tokens(SHAPES)), layout)
         else:
             model = GridModel(backbone(kind), **options).double()
             states = model.states(*some_tokens(SHAPES), cells, torch.tensor([X for X, _ in SHAPES]))[places]
@@ -212,9 +212,9 @@ def test_pairs_side_by_side_have_the_states_they_have_alone(kind, rows):
     views = [
         [torch.full((Y,), x + 1) for x in (at if rows else at[-1:])] for at, (_, Y) in zip(SOME, SHAPES, strict=True)
     ]
-    together = model.states(*some_tokens(SHAPES), model.layout(SHAPES, views))
+    together = model.states(torch.cat(some_tokens(SHAPES)), model.layout(SHAPES, views))
     alone = [
-        model.states(source, target, model.layout([shape], [own]))
+        model.states(torch.cat((source, target)), model.layout([shape], [own]))
         for (source, target), shape, own in zip(by_pair(SHAPES), SHAPES, views, strict=True)
     ]
     torch.testing.assert_close(together, torch.cat(alone), rtol=0, atol=1e-9)
@@ -246,7 +246,7 @@ def test_recomputing_keeps_less_and_changes_no_gradient(kind, rows):
         model, sizes = DecoderModel(backbone(kind, layers=4 if kind == "qwen2" else 3), emit_hidden=0).train(), []
         model.recompute(what)
         with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: (s.append(t.numel()), t)[1], lambda t: t):
-            loss = model.states(*some_tokens(SHAPES), model.layout(SHAPES, views)).square().sum()
+            loss = model.states(torch.cat(some_tokens(SHAPES)), model.layout(SHAPES, views)).square().sum()
         loss.backward()
         found.append(gradients_of(model))
         kept.append(sum(sizes))
@@ -267,7 +267,7 @@ def test_compiled_blocks_give_the_same():
         model = DecoderModel(backbone("qwen2", layers=1).float(), emit_hidden=0)
         if compiled:
             model.compile_blocks()
-        model.states(*some_tokens(SHAPES), model.layout(SHAPES, views)).square().sum().backward()
+        model.states(torch.cat(some_tokens(SHAPES)), model.layout(SHAPES, views)).square().sum().backward()
         found.append(gradients_of(model))
     for name, gradient in found[1].items():
         torch.testing.assert_close(gradient, found[0][name], rtol=1e-3, atol=1e-3 * gradient.abs().max().item() + 1e-6)
@@ -278,7 +278,7 @@ def test_a_frozen_backbone_in_half_precision_leaves_the_residual_stream_in_float
     for kind in ("qwen2", "gemma3_text"):
         lm = backbone(kind).float()
         model = DecoderModel(copy.deepcopy(lm), emit_hidden=0)
-        expected = model.states(*some_tokens(SHAPES), model.layout(SHAPES, layout))
+        expected = model.states(torch.cat(some_tokens(SHAPES)), model.layout(SHAPES, layout))
         for weight in lm.parameters():
             weight.requires_grad_(False)
             weight.data = weight.data.bfloat16()
@@ -286,7 +286,7 @@ def test_a_frozen_backbone_in_half_precision_leaves_the_residual_stream_in_float
         for layer in model.decoder.layers:
             layer.register_forward_pre_hook(lambda _, given, seen=seen: seen.append(given[0].dtype))
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            states = model.states(*some_tokens(SHAPES), model.layout(SHAPES, layout))
+            states = model.states(torch.cat(some_tokens(SHAPES)), model.layout(SHAPES, layout))
         assert seen == [torch.float32] * 3
         assert (states.float() - expected).square().mean().sqrt() < 0.3 * expected.square().mean().sqrt()
 

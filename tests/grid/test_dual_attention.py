@@ -5,9 +5,9 @@ import itertools
 import pytest
 import torch
 
+from duplexmt.grid import step_attention
 from duplexmt.grid.cells import Cells
-from duplexmt.grid.dual_attention import approximate_attention, exact_attention
-from duplexmt.grid.prefix_softmax import causal_attention, merge, prefix_softmax
+from duplexmt.grid.dual_attention import approximate_attention, causal_attention, exact_attention
 from duplexmt.grid.scan import joint_scan
 
 from . import twin
@@ -68,8 +68,17 @@ def test_streams_that_do_not_depend_on_the_other_index_may_come_by_token(exact, 
     torch.testing.assert_close(ctx_O, attend(cells, *by_cell, 0.4, io, softmax)[1], rtol=0, atol=0)
 
 
+def prefix_softmax(scores, v):
+    """Contexts `[T, H, E]` and log-sum-exps `[T, H]` of a growing prefix in which each key brings one score `[T, H]`,
+    whoever asks, and a value `[T, K, E]` (`eq:io-hadamard`): by a triangle of weights."""
+    T, H = scores.shape
+    triangle = scores.T[:, None].expand(H, T, T).masked_fill(torch.ones(T, T).triu(1).bool(), float("-inf"))
+    values = v.repeat_interleave(H // v.shape[1], 1).transpose(0, 1)
+    return (triangle.softmax(-1) @ values).transpose(0, 1), triangle.logsumexp(-1).T
+
+
 @pytest.mark.parametrize("heads", [(4, 2), (3, 3)])
-def test_the_scan_and_its_gradients_equal_prefix_softmax_and_merge(heads):
+def test_the_scan_and_its_gradients_equal_prefix_softmax_and_join(heads):
     cells = Cells.of([(3, 4), (1, 1), (6, 2)])
     for lines in (cells.rows, cells.columns):
         _, _, v, scores, _, _ = random_qkv(len(cells), *heads)
@@ -81,7 +90,7 @@ def test_the_scan_and_its_gradients_equal_prefix_softmax_and_merge(heads):
         slow = torch.empty_like(fast)
         for line, (start, stride, length) in enumerate(zip(lines.start, lines.stride, lines.length, strict=True)):
             at = start + stride * torch.arange(int(length))
-            slow[at] = merge(own[line], own_lse[line], *prefix_softmax(scores[at], v[at]), "joint")
+            slow[at] = step_attention.join(own[line], own_lse[line], *prefix_softmax(scores[at], v[at]), False)[0]
         torch.testing.assert_close(fast, slow, rtol=0, atol=1e-12)
         weights = [torch.randn(fast.shape, dtype=torch.float64)]
         for a, b in zip(gradients([fast], weights, inputs), gradients([slow], weights, inputs), strict=True):
@@ -100,9 +109,9 @@ def test_the_scan_survives_scores_that_overflow_a_plain_exponential():
 
 
 def test_prefix_softmax_survives_scores_that_overflow_a_plain_exponential():
-    scores = torch.tensor([[1000.0], [-1000.0], [0.0], [2000.0]], requires_grad=True)
-    values = torch.arange(4.0).view(4, 1, 1)
-    context, lse = prefix_softmax(scores, values)
+    scores = torch.tensor([1000.0, -1000.0, 0.0, 2000.0]).view(1, 4, 1, 1).requires_grad_()
+    values = torch.arange(4.0).view(1, 4, 1, 1)
+    context, lse = step_attention.prefix_softmax(scores, values)
     assert context.flatten().tolist() == [0.0, 0.0, 0.0, 3.0]
     assert lse.flatten().tolist() == [1000.0, 1000.0, 1000.0, 2000.0]
     (gradient,) = torch.autograd.grad(context.sum(), scores)

@@ -15,10 +15,9 @@ from duplexmt.grid import scan, scan_triton
 from duplexmt.grid.cells import Cells
 from duplexmt.kernels import triton_use
 from duplexmt.policy import heatmap, recurrence, recurrence_triton, softmax_triton
-from duplexmt.policy.path import best_path
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.visits import visit_shares
-from tests.helpers import tiny_backbone, tiny_grid
+from tests.helpers import best_path, tiny_backbone, tiny_grid
 
 from .one_step import losses
 

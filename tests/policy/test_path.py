@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duplexmt.policy.path import best_path, emit_mask, path_rows
+from duplexmt.policy.path import emit_mask
+from tests.helpers import best_path
 
 
 def path(heatmap, lam):
@@ -62,7 +63,3 @@ def test_pairs_of_a_padded_batch_get_the_paths_they_get_alone():
 def test_mask_area_is_the_area_of_the_path():
     y_at = torch.tensor([[0, 2, 2, 4]])
     assert emit_mask(y_at, 4).sum() == y_at.sum()
-
-
-def test_path_rows_say_where_each_token_is_written():
-    assert path_rows(torch.tensor([[0, 2, 2, 4], [1, 3, 0, 0]]), 4).tolist() == [[1, 1, 3, 3], [0, 1, 1, 4]]

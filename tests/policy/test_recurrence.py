@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from duplexmt.policy.path import best_path
 from duplexmt.policy.recurrence import running_best
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.visits import decoding_shares, drawn_cells
 from tests.accelerator import accelerator
+from tests.helpers import best_path
 
 
 @pytest.mark.parametrize(("S", "N", "W"), [(1, 1, 1), (4, 3, 7), (9, 2, 5)])

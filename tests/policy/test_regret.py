@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from duplexmt.policy.path import best_path, path_of
+from duplexmt.policy.path import path_of
 from duplexmt.policy.regret import emit_advantages
+from tests.helpers import best_path
 
 from .brute_force import cell_by_cell
 

@@ -10,12 +10,11 @@ from transformers import PreTrainedTokenizerFast
 from benchmarks.path_loss import schedule_rows, threshold_rows
 from duplexmt.data.batch import collate
 from duplexmt.data.tokenizer import StreamTokens, token_ids
-from duplexmt.policy.path import best_path
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.visits import THETAS, decoding_shares, delay_shares, visit_shares
 from duplexmt.policy.words import ends_of_words, goes_on, going_on, has_choice, within_words
 
-from ..helpers import SENTENCES, byte_level_tokenizer, tiny_tokenizer
+from ..helpers import SENTENCES, best_path, byte_level_tokenizer, tiny_tokenizer
 from .brute_force import best_row_exits, best_score_from
 from .test_path import heatmaps
 

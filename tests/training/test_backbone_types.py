@@ -42,7 +42,7 @@ def logits_of(model):
     source, target, _ = (batch := collate(small_data(4).examples("train")[:4])).packed()
     rows = [[torch.full((Y,), x) for x in (range(1, X + 1) if model.rows else [X])] for X, Y in batch.shapes]
     with torch.no_grad():
-        states = model.eval().states(source, target, model.layout(batch.shapes, rows))
+        states = model.eval().states(torch.cat((source, target)), model.layout(batch.shapes, rows))
         return [model.text_logits(states), *([model.emit_logits(states)] if model.rows else [])]
 
 

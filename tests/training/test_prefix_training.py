@@ -58,7 +58,7 @@ def test_positions_inside_prefixes_are_not_scored_and_the_source_prefix_is_alway
     assert module.scored(batch) == 3
     sees = torch.tensor([rows + 1] * (columns + 1) + [rows + 2, rows + 3])
     layout = module.model.layout(batch.shapes, [[sees]])
-    hidden = module.model.states(batch.source[0], batch.target[0], layout)[columns:]
+    hidden = module.model.states(torch.cat((batch.source[0], batch.target[0])), layout)[columns:]
     expected = F.cross_entropy(module.model.text_logits(hidden), torch.tensor([80, 81, 0]), reduction="sum")
     torch.testing.assert_close(module.lm_sum(batch), expected)
 

@@ -9,12 +9,12 @@ from torch.nn import functional as F
 
 from duplexmt.data.batch import collate
 from duplexmt.policy.decoding_options import PAPER_RULE, EmitRule
-from duplexmt.policy.path import best_path, emit_mask
+from duplexmt.policy.path import emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.rows import drawn_points, stretches
 from duplexmt.policy.visits import GOLDEN, decoding_shares
 from duplexmt.policy.words import going_on
-from tests.helpers import spoken_grid, tiny_tokenizer
+from tests.helpers import best_path, spoken_grid, tiny_tokenizer
 
 from .small_run import assert_same, small_data, small_module
 

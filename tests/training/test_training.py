@@ -17,11 +17,11 @@ from duplexmt.decoder.heads import EMIT
 from duplexmt.grid.model import GridModel
 from duplexmt.policy.calibration import calibration_error, calibration_sums
 from duplexmt.policy.guide import guide
-from duplexmt.policy.path import best_path, emit_mask
+from duplexmt.policy.path import emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.visits import THETAS
 from duplexmt.training.base import FROZEN, OVERFLOWS_IN_A_ROW
-from tests.helpers import spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
+from tests.helpers import best_path, spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
 
 from .small_run import (
     assert_same,
