@@ -5,6 +5,7 @@ draft is written. They differ in which part.
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from ..decoder.cache import REFERENCE, Append, Run
 from ..decoder.heads import TwoHeads
 from ..decoder.layout import SOURCE
-from ..policy.decoding_options import check_alignatt, check_hold, check_lsg
+from ..policy.decoding_options import check_knob
 from .policies import Moves, Policy, Requests, divergence, precise
 from .stream import Move, Stream
 
@@ -144,7 +145,7 @@ class Hold(Drafting):
     is written before the source has ended, as offline.
     """
 
-    check_setting = staticmethod(check_hold)
+    check_setting = staticmethod(partial(check_knob, "hold"))
 
     def safe(self, stream: Stream, draft: Draft) -> Generator[Move, Any, int]:
         """All but the last n."""
@@ -167,7 +168,7 @@ class AlignAtt(Drafting):
     """
 
     attends = True
-    check_setting = staticmethod(check_alignatt)
+    check_setting = staticmethod(partial(check_knob, "alignatt"))
 
     def observe(self, draft: Draft, stream: Stream, logits: Tensor, append: Append) -> None:
         """Keep what the predicting positions attend to."""
@@ -207,7 +208,7 @@ class WholeLsg(Drafting):
     """
 
     lines = 3
-    check_setting = staticmethod(check_lsg)
+    check_setting = staticmethod(partial(check_knob, "lsg"))
 
     def observe(self, draft: Draft, stream: Stream, logits: Tensor, append: Append) -> None:
         """Of the tokens that may be written, the distributions in doubt."""

@@ -42,14 +42,15 @@ class Engine:
         theta: EMIT threshold of streams that bring none of their own; None for other policies than θ.
         max_target_tokens: length at which a translation is stopped.
         max_streams: streams that may be live at a time.
-        max_source_tokens: longest source a stream takes, prefix and end token included; by default as many as the
-            backbone has positions for (its sliding window leaves, in the paper's grid) beside the target.
         max_repeats: how often in a row a block of up to 8 tokens may be written before the translation is stopped; None
             for as often as the model likes.
         typical_source_length: what the anchor `source_length` takes for the length of a source nobody knows.
         told_length: whether `translate` tells streams the length of their source, which nobody live can know.
         tokenizer: for the text of what is written and copied; without one, events carry no text.
-        recompute: whether to do without the cache, of a grid.
+
+    Attributes:
+        max_source_tokens: longest source a stream takes, prefix and end token included: as many as the backbone has
+            positions for (its sliding window leaves, in the paper's grid) beside the target.
 
     Raises:
         ValueError: for θ outside [0, 1], a limit below its least value, copy tokens without a tokenizer, or a sliding
@@ -65,15 +66,13 @@ class Engine:
         theta: float | None = None,
         max_target_tokens: int,
         max_streams: int = 64,
-        max_source_tokens: int | None = None,
         max_repeats: int | None = None,
         typical_source_length: int | None = None,
         told_length: bool = False,
         tokenizer: Any = None,
-        recompute: bool = False,
     ) -> None:
         limits: dict[str, int | None] = {"policy.max_target_tokens": max_target_tokens, "max_streams": max_streams}
-        limits |= {"max_source_tokens": max_source_tokens, "typical_source_length": typical_source_length}
+        limits["typical_source_length"] = typical_source_length
         for name, limit in limits.items():
             if limit is not None and limit < 1:
                 raise ValueError(f"{name}={limit}: must be at least 1")
@@ -86,9 +85,13 @@ class Engine:
         self.theta = check_theta(theta) if isinstance(self.policy, Theta) else None
         self.max_target_tokens, self.max_streams, self.max_repeats = max_target_tokens, max_streams, max_repeats
         self.first_target = [tokens.seed, *tokens.target_prefix]
-        least = max_source_tokens or len(tokens.source_prefix) + 2
-        room = self.room(len(self.first_target), least)
-        self.max_source_tokens = max_source_tokens or room
+        held, least = len(self.first_target), len(tokens.source_prefix) + 2
+        self.max_source_tokens, why = longest_source(self.config, self.window, held, max_target_tokens)
+        if self.max_source_tokens < least:
+            raise ValueError(
+                f"{why}: a target of {held} (seed and prefix) + max_target_tokens={max_target_tokens} leaves "
+                f"{max(self.max_source_tokens, 0)} for a source that needs {least}, end token included"
+            )
         self.typical_source_length, self.told_length, self.tokenizer = typical_source_length, told_length, tokenizer
         self.vocabulary = self.config.vocab_size
         self.streams: dict[int, Stream] = {}
@@ -97,7 +100,7 @@ class Engine:
         if isinstance(model, DecoderModel):
             self.states = DecoderStates(model, self.policy.lines, alone=max_streams == 1)
         else:
-            self.states = GridStates(model, GridCache(model) if model.cacheable and not recompute else None)
+            self.states = GridStates(model, GridCache(model) if model.cacheable else None)
 
     def open(
         self,
@@ -106,7 +109,6 @@ class Engine:
         source_length: int | None = None,
         theta: float | None = None,
         context: Sequence[int] = (),
-        target_prefix: Sequence[int] = (),
     ) -> Stream:
         """Let a stream join.
 
@@ -115,11 +117,9 @@ class Engine:
             source_length: text tokens of its source, where they are known; read with anchor `source_length` only.
             theta: EMIT threshold of its own, which may be changed between steps.
             context: text tokens of the previous sentence, for a model trained with context.
-            target_prefix: tokens its translation is made to begin with, after those of the model.
 
         Raises:
-            ValueError: if all streams are taken, the name is, a value breaks its rule, or a sliding window cannot hold
-                the target prefix beside the rest.
+            ValueError: if all streams are taken, the name is, or a value breaks its rule.
         """
         if len(self.streams) >= self.max_streams:
             raise ValueError(f"max_streams={self.max_streams} streams are live: close one first")
@@ -142,27 +142,11 @@ class Engine:
             if source_length < 1:
                 raise ValueError(f"source_length={source_length}: must be at least 1, end token not counted")
             length = len(prefix) + source_length + 1
-        self.check_tokens(name, [*context, *target_prefix])
-        target = [*self.first_target, *target_prefix]
-        room = self.room(len(target), len(prefix) + 2)
-        theta = self.theta if theta is None else theta
-        stream = Stream(self, name, list(prefix), target, length, theta, min(self.max_source_tokens, room))
+        self.check_tokens(name, context)
+        stream = Stream(self, name, list(prefix), length, self.theta if theta is None else theta)
         self.streams[name] = stream
         self.opened += 1
         return stream
-
-    def room(self, target: int, least: int) -> int:
-        """Source tokens that a stream has room for beside a target that begins with so many.
-
-        ValueError where that is less than `least`.
-        """
-        room, why = longest_source(self.config, self.window, target, self.max_target_tokens)
-        if room < least:
-            raise ValueError(
-                f"{why}: a target of {target} (seed and prefix) + max_target_tokens={self.max_target_tokens} leaves "
-                f"{max(room, 0)} for a source that needs {least}, end token included"
-            )
-        return room
 
     @torch.no_grad()
     def step(self, streams: Sequence[Stream] | None = None, once: bool = False) -> list[Event]:

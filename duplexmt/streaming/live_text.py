@@ -234,10 +234,7 @@ class LiveText:
                 yield from self._take(("", None))
 
     def _end_sentence(self) -> Iterator[Part | None]:
-        if self.foreign(self.source.text):
-            self.foreign = lambda text: False
-            told = f"{self.source.text.strip()[:40]!r} is not in the script of the model's source language"
-            self.warn(f"{told}, {self.language}: expect nonsense")
+        self._look_at_script()
         self._begin()
         self.characters = self.arrived = 0
         if self.tokens:
@@ -270,8 +267,15 @@ class LiveText:
             self.tokens += new
             yield Settled(new, max(self.characters, self.arrived), self.position)
 
+    def _look_at_script(self) -> None:
+        if self.foreign(self.source.text):
+            self.foreign = lambda text: False
+            told = f"{self.source.text.strip()[:40]!r} is not in the script of the model's source language"
+            self.warn(f"{told}, {self.language}: expect nonsense")
+
     def _cut_sentence(self) -> Iterator[Part]:
         """Cut the sentence where it is best; the rest begins another one."""
+        self._look_at_script()
         source, text = self.source, self.sentences.text
         # A beginning of a word may have more tokens than the word, but no words have twice their tokens.
         place = next(self._cuts(self._longest(2 * self.limit)), (0, 0))[0]

@@ -13,6 +13,7 @@ agreement, hold-n, AlignAtt, and LSG on models of whole sentences draft (`drafti
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from ..decoder.cache import REFERENCE, Append
 from ..decoder.heads import TwoHeads
-from ..policy.decoding_options import PAPER_RULE, Adaptive, EmitRule, check_confidence, check_lsg
+from ..policy.decoding_options import PAPER_RULE, Adaptive, EmitRule, check_knob
 from .stream import Move, Stream
 
 S = TypeVar("S")
@@ -169,7 +170,7 @@ class Confidence(WaitK):
     1: that is wait-k_max. The setting is ρ, the model a multi-path one.
     """
 
-    check_setting = staticmethod(check_confidence)
+    check_setting = staticmethod(partial(check_knob, "confidence"))
 
     def threshold(self, lag: int) -> float:
         """ρ_k; 0 for a lag of k_max or more."""
@@ -205,7 +206,7 @@ class Lsg(WaitK):
     """
 
     lines = 3
-    check_setting = staticmethod(check_lsg)
+    check_setting = staticmethod(partial(check_knob, "lsg"))
 
     def ask(self, stream: Stream) -> Append:
         """The present state, and that of the wait-1 view where the last target token is new to it."""

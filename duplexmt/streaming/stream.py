@@ -33,7 +33,6 @@ class Stream:
         over: whether the translation has ended, or the stream was closed.
         elapsed: seconds of computation in the steps it took part in.
         calls: of the model, for this stream.
-        max_source_tokens: longest source it takes, prefix and end token included.
         memory: of its policy.
     """
 
@@ -42,15 +41,13 @@ class Stream:
         engine: Any,  # which opened it
         name: int,
         source: list[int],
-        target: list[int],
         source_length: int,
         theta: float | None,
-        max_source_tokens: int,
     ) -> None:
-        self.engine, self.name, self.source, self.target = engine, name, source, target
-        self.source_length, self.max_source_tokens = source_length, max_source_tokens
+        self.engine, self.name, self.source, self.source_length = engine, name, source, source_length
+        self.target = [*engine.first_target]
         self.prefix = self.visible = len(source)
-        self.forced = len(target)
+        self.forced = len(self.target)
         self.written: list[int] = []
         self.reads: list[int] = []
         self.theta = theta
@@ -92,7 +89,7 @@ class Stream:
             what = "is over" if self.over else "has the end of its source"
             raise ValueError(f"stream {self.name} {what}: open another one for further text")
         self.engine.check_tokens(self.name, tokens)
-        length, limit = len(self.source) + len(tokens) + 1, self.max_source_tokens
+        length, limit = len(self.source) + len(tokens) + 1, self.engine.max_source_tokens
         if length > limit:
             window = getattr(self.engine.model, "window", None)
             held = "" if window is None else f" (the backbone's sliding window of {window} holds the target, too)"
@@ -130,21 +127,16 @@ class Stream:
             for token in written:
                 self.growing.add(token, self.copied(token))
 
-    def step(self) -> Event | None:
-        """The next event of this stream alone; None while it waits for its source, and once it is over.
+    def write(self) -> Iterator[Event]:
+        """All events of this stream alone, until it waits for its source, or is over.
 
         Raises:
             ValueError: before the first source token has arrived.
         """
         if not self.over and not self.text_tokens:
             raise ValueError(f"stream {self.name} has read nothing yet: give it source tokens before it can write")
-        events = self.engine.step([self]) if self.can_step() else []
-        return events[0] if events else None
-
-    def write(self) -> Iterator[Event]:
-        """All events until this stream waits for its source, or is over."""
-        while (event := self.step()) is not None:
-            yield event
+        while self.can_step() and (events := self.engine.step([self])):
+            yield from events
 
     def close(self) -> None:
         """Leave, whatever is still to be written."""

@@ -175,7 +175,7 @@ def attention(model, source, target):
     X, Y = len(source), len(target)
     layout = Layout.of([(X, Y)], [[torch.full((Y,), X)]], model.anchor)
     packed = Weighed(layout)
-    model.packed_states(torch.tensor([*source, *target]), layout.position, packed)
+    model.states_of(model.embed(torch.tensor([*source, *target])), layout.position, packed)
     return torch.cat(packed.weights)[:, X:, :X]
 
 

@@ -106,14 +106,6 @@ def test_the_text_head_is_read_only_where_a_token_may_be_written():
     assert asked == [1] * 5
 
 
-def test_a_forced_target_prefix_is_read_by_the_model_and_not_written():
-    model = model_with(anchor=0)
-    engine = engine_of(model)
-    stream = whole(engine.open(name=0, target_prefix=[5, 2]), SOURCES[0])
-    forced = StreamTokens(end=END, seed=SEED, target_prefix=(5, 2))
-    assert_same(list(stream.write()), alone(model, SOURCES[0], forced))
-
-
 def test_events_carry_the_time_computed_and_the_text_that_is_certain():
     tokenizer = tiny_tokenizer()
     model = spoken_grid(seed=1, anchor=0)
@@ -162,23 +154,20 @@ def test_repetition_is_a_block_that_follows_itself_too_often():
     assert not ends_in_repetition([], 2)
 
 
-def test_a_target_prefix_leaves_less_of_a_sliding_window_and_harms_no_other_stream():
+def test_a_target_prefix_leaves_less_of_a_sliding_window():
     model = tiny_grid(tiny_backbone("mistral", vocab_size=7, sliding_window=12), anchor=0)
-    engine = engine_of(model, theta=1.0, limit=5)
     with pytest.raises(ValueError, match=r"sliding window of 12 tokens .* a target of 6 .* leaves 1 for a source that"):
-        engine.open(target_prefix=[2] * 5)
-    assert engine.streams == {}
-    prefixed, other = engine.open(target_prefix=[2] * 3), engine.open()
+        engine_of(model, StreamTokens(end=END, seed=SEED, target_prefix=(2,) * 5), limit=5)
+    engine = engine_of(model, StreamTokens(end=END, seed=SEED, target_prefix=(2,) * 3), theta=1.0, limit=5)
+    first, second = engine.open(), engine.open()
     with pytest.raises(ValueError, match=r"exceeds max_source_tokens=3 \(the backbone's sliding window of 12"):
-        prefixed.read([2] * 3)
-    prefixed.read([2] * 2)
-    other.read([3] * 5)
-    for stream in (prefixed, other):
-        stream.end()
+        first.read([2] * 3)
+    for stream in (first, second):
+        whole(stream, [2] * 2)
     while engine.step():
         pass
-    assert prefixed.over
-    assert other.over
+    assert first.over
+    assert second.over
 
 
 def test_a_sliding_window_too_small_for_both_streams_is_named():
@@ -187,15 +176,16 @@ def test_a_sliding_window_too_small_for_both_streams_is_named():
     for limit in (10, 12, 18):
         with pytest.raises(ValueError, match=rf"sliding window of 12 tokens .* max_target_tokens={limit} leaves [01] "):
             engine_of(model, limit=limit)
-    assert engine_of(model, limit=6, max_source_tokens=5).max_source_tokens == 5
+    most, more = (StreamTokens(end=END, seed=SEED, source_prefix=(2,) * n) for n in (3, 4))
+    assert engine_of(model, most, limit=6).max_source_tokens == 5
     with pytest.raises(ValueError, match="leaves 5 for a source that needs 6"):
-        engine_of(model, limit=6, max_source_tokens=6)
+        engine_of(model, more, limit=6)
 
 
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
-        (lambda s: s.step(), "stream 0 has read nothing yet"),
+        (lambda s: next(s.write()), "stream 0 has read nothing yet"),
         (lambda s: s.end(), "stream 0 has no source"),
         (lambda s: s.read([7]), "token 7 is not in the vocabulary of 7"),
         (lambda s: s.read([-1]), "token -1 is not in the vocabulary"),
@@ -206,7 +196,8 @@ def test_a_sliding_window_too_small_for_both_streams_is_named():
     ],
 )
 def test_a_mistake_is_told_by_the_streams_name(mistake, message):
-    stream = engine_of(max_source_tokens=10).open(source_length=5)
+    model = tiny_grid(tiny_backbone(vocab_size=7, layers=1, max_position_embeddings=10))
+    stream = engine_of(model).open(source_length=5)
     with pytest.raises(ValueError, match=message):
         mistake(stream)
 
@@ -227,7 +218,6 @@ def test_more_streams_than_there_is_room_for_are_refused():
     [
         ({"max_streams": 0}, "max_streams=0: must be at least 1"),
         ({"max_repeats": 1}, "max_repeats=1: must be at least 2"),
-        ({"max_source_tokens": 0}, "max_source_tokens=0"),
         ({"typical_source_length": 0}, "typical_source_length=0"),
     ],
 )
@@ -262,7 +252,7 @@ def test_a_stream_of_the_papers_grid_goes_on_where_another_found_no_room():
     expected = alone(model, SOURCES[0])
     engine = engine_of(model, max_streams=2)
     first = whole(engine.open(name=0), SOURCES[0])
-    found = [first.step()]
+    found = [next(first.write())]
     long = engine.open(name=1)
     long.read([2] * 90)
     long.go_on(80, [], [])

@@ -11,6 +11,7 @@ import torch
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.policy.decoding_options import PAPER_RULE, EmitRule
 from duplexmt.streaming.events import End, Read, Write, collect
+from duplexmt.streaming.states import GridStates
 
 from ..helpers import grid_system, tiny_backbone, tiny_grid
 
@@ -101,6 +102,17 @@ def always(model, token=None, p_emit=None):
     return model
 
 
+def cached(system):
+    """A system as it is."""
+    return system
+
+
+def recomputing(system):
+    """Let a system do without its cache, and compute the grid anew at every step."""
+    system.states = GridStates(system.model, None)
+    return system
+
+
 def delays(system, sources):
     return [hypothesis.delays for hypothesis in collect(system.translate(sources), len(sources))]
 
@@ -116,8 +128,8 @@ def test_a_batch_of_streams_does_what_each_does_alone_step_by_step(options):
     for (seed, theta), tokens in zip(CASES, (TOKENS, PREFIXED, TOKENS), strict=True):
         model = small_talk(seed, **options)
         expected = [one_by_one(model, tokens, source, theta, limit=6) for source in SOURCES[:3]]
-        for recompute in (False, True):
-            system = grid_system(model, tokens, theta, max_target_tokens=6, recompute=recompute)
+        for how in (cached, recomputing):
+            system = how(grid_system(model, tokens, theta, max_target_tokens=6))
             for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
 
@@ -144,8 +156,8 @@ def test_by_a_rule_each_stream_does_what_it_does_alone_and_not_what_it_does_with
         )
         told_apart += [[e[:2] for e in s] for s in expected] != [[e[:2] for e in s] for s in plain]
         pieces += sum(event[0] == "write" and event[3] == 1 for events in expected for event in events)
-        for recompute in (False, True):
-            system = grid_system(model, tokens, theta, max_target_tokens=6, rule=rule, recompute=recompute)
+        for how in (cached, recomputing):
+            system = how(grid_system(model, tokens, theta, max_target_tokens=6, rule=rule))
             for ours, theirs in zip(by_stream(system.translate(SOURCES[:3]), 3), expected, strict=True):
                 assert_same_events(ours, theirs)
     assert told_apart, "decisions that the rule does not change show nothing"
@@ -156,8 +168,8 @@ def test_a_word_is_finished_even_where_theta_has_risen_to_1_meanwhile():
     model = always(small_talk(0), token=2, p_emit=0.6)
     stream = grid_system(model, TOKENS, 0.5, max_target_tokens=4, rule=EmitRule(words=PIECES)).open(source_length=5)
     stream.read([3, 4])
-    assert isinstance(stream.step(), Read)
-    assert isinstance(stream.step(), Write)
+    assert isinstance(next(stream.write()), Read)
+    assert isinstance(next(stream.write()), Write)
     stream.theta = 1.0
     events = list(stream.write())
     assert [type(event) for event in events] == [Write, Write, Write, End]
@@ -175,11 +187,11 @@ def test_the_streams_compared_above_show_every_transition():
     assert seen == {"end_token", "max_target_tokens", "early", "wait", "early end"}
 
 
-@pytest.mark.parametrize(("batch_size", "recompute"), [(1, True), (2, False)])
-def test_the_size_of_the_batch_changes_nothing(batch_size, recompute):
+@pytest.mark.parametrize(("batch_size", "how"), [(1, recomputing), (2, cached)])
+def test_the_size_of_the_batch_changes_nothing(batch_size, how):
     model = small_talk(3)
     expected = by_stream(grid_system(model, TOKENS, 0.5, 9).translate(SOURCES), len(SOURCES))
-    system = grid_system(model, TOKENS, 0.5, 9, batch_size=batch_size, recompute=recompute)
+    system = how(grid_system(model, TOKENS, 0.5, 9, batch_size=batch_size))
     for ours, theirs in zip(by_stream(system.translate(SOURCES), len(SOURCES)), expected, strict=True):
         assert_same_events(ours, theirs)
 
@@ -212,7 +224,8 @@ def test_a_translation_that_ends_at_its_limit_has_ended():
     model = small_talk()
     tokens_left = iter([3, 3, END])
     model.text_logits = lambda hidden: torch.eye(7, dtype=hidden.dtype)[next(tokens_left)].expand(len(hidden), 7)
-    (hypothesis,) = collect(grid_system(always(model, p_emit=0.1), TOKENS, 0.5, 2, recompute=True).translate([[2]]), 1)
+    system = recomputing(grid_system(always(model, p_emit=0.1), TOKENS, 0.5, 2))
+    (hypothesis,) = collect(system.translate([[2]]), 1)
     # Row 0 is a WAIT, for which no token is asked; then 3, 3 and the end token follow.
     assert (hypothesis.tokens, hypothesis.stopped) == ([3, 3], "end_token")
 

@@ -83,6 +83,15 @@ def test_a_sentence_in_another_script_than_the_models_is_told_of_once_and_transl
     assert said[0].startswith("'Hello world, how are you?' is not in the script of the model's source language, zh")
 
 
+def test_a_sentence_in_another_script_that_is_cut_at_its_limit_is_judged_before_the_cut():
+    said = []
+    fed(translator_of(warn=said.append, foreign=partial(is_foreign, language="zh"), max_sentence_tokens=12),
+        ["How are you my friend and yours"])  # fmt: skip
+    assert said[0].startswith("'How are you my")
+    assert sum("is not in the script" in one for one in said) == 1
+    assert any("cut at 12 tokens" in one for one in said)
+
+
 # --- arrival -------------------------------------------------------------------------------------------------------
 
 
