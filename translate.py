@@ -48,7 +48,7 @@ def translate(cfg: TranslateSettings) -> None:
     from duplexmt.drawing.captions import CaptionFile, Clock
     from duplexmt.model_folder.default_model import chosen_model
 
-    names = ("device", "quantize", "run_as", "setting", "adaptive", "anchor", "any_anchor", "cut")
+    names = ("device", "quantize", "run_as", "setting", "adaptive", "cut")
     limits = ("max_target_tokens", "max_repeats", "max_sentence_tokens")
     how = {name: getattr(cfg, name) for name in (*names, *limits)}
     translator = duplexmt.load(chosen_model(cfg.model_folder), max_streams=1, **how)

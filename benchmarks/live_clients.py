@@ -95,7 +95,7 @@ class Reference:
 
     def __init__(self, model_folder: str, max_target_tokens: int, max_repeats: int) -> None:
         self.loaded = load_live_model(model_folder, "cpu")
-        self.engine = live_engine(self.loaded, None, max_target_tokens, max_repeats, max_streams=1)
+        self.engine = live_engine(self.loaded, max_target_tokens, max_repeats, max_streams=1)
         self.translator = Translator(self.loaded, self.engine, None, True)
         self.events: dict[str, list[tuple[LiveEvent | LineEnd, int]]] = {}
 

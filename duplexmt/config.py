@@ -16,12 +16,14 @@ from omegaconf.errors import ConfigKeyError
 
 import data_prep
 
+from .common.addresses import is_loopback
 from .corpus.corpus_settings import CorpusSettings
 from .decoder.decoder_options import FROZEN, RECOMPUTE, check_anchor, check_k, check_quantize, check_trained_k
 from .grid.grid_options import rows_stand_alone
 from .policy.decoding_options import (
     ADAPTIVE_KNOBS,
     Adaptive,
+    check_knob,
     check_run_as,
     check_theta,
     check_words,
@@ -495,11 +497,11 @@ class EvaluateSettings:
             check_k(k, "k")
         for n in self.agreement:
             _check_limit("agreement", n)
-        for name, check in ADAPTIVE_KNOBS.items():
+        for name in ADAPTIVE_KNOBS:
             if getattr(self, name) == []:
                 raise ValueError(f"{name}=[]: give at least one value, or {name}=null to leave {name} out")
             for value in self.rivals[name]:
-                check(value)
+                check_knob(name, value)
         if self.target_al is not None and not 0 < self.target_al < float("inf"):
             raise ValueError(f"target_al={self.target_al}: the wanted latency must be above 0 (in model tokens)")
         _check_positive("source_rate", self.source_rate)
@@ -549,8 +551,6 @@ class TranslateSettings:
     max_sentence_tokens: int | None  # of the source, at which it is cut; null: as the model was trained
     cut: bool  # whether sentences end at full stops too, not at line ends only
     pause: float  # seconds without a character that let go what is held back, and end a sentence that is complete
-    anchor: Any  # null: the one the model was trained with
-    any_anchor: bool  # whether another one than that may be asked for
     events: bool  # one JSON line an event
     steps: bool | None  # a line for each source token, with what was written after it; null: on a terminal
     device: str  # auto, cpu, cuda, …
@@ -656,7 +656,7 @@ class ServeSettings:
             raise ValueError(f"port={self.port}: must be at least 0 and below 65536")
         if self.token == "":
             raise ValueError("token='': an empty token protects nothing; give a longer one, or null")
-        if self.token is None and not _is_loopback(self.host):
+        if self.token is None and self.host != "localhost" and not is_loopback(self.host):
             raise ValueError(
                 f"host={self.host}: others than this machine reach that address, so clients must bring a token: set "
                 "DUPLEXMT_TOKEN or token=…, or leave host=127.0.0.1"
@@ -699,13 +699,6 @@ def _is_address(name: str) -> bool:
     """Whether it is an IP address, or a network's."""
     try:
         return bool(ipaddress.ip_network(name))
-    except ValueError:
-        return False
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

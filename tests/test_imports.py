@@ -37,6 +37,7 @@ ROOMS = (
 LOOSE = {"__init__", "config", "command_line"}  # the modules that belong to no room
 # The rules of options, and the settings of a server, which the schema has, too.
 SCHEMA_KNOWS = {
+    "duplexmt.corpus.corpus_settings",
     "duplexmt.decoder.decoder_options",
     "duplexmt.grid.grid_options",
     "duplexmt.policy.decoding_options",

@@ -61,7 +61,7 @@ def run(monkeypatch):
             patch.setattr("sys.stdin", file)
             default = dict.fromkeys(TranslateSettings.__annotations__)
             default |= {"theta": 1.0, "max_target_tokens": 3, "cut": True, "pause": 9.0}
-            default |= {"model_folder": "any", "events": True, "steps": False, "device": "cpu", "any_anchor": False}
+            default |= {"model_folder": "any", "events": True, "steps": False, "device": "cpu"}
             translate.translate(TranslateSettings(**default | {"text": text} | values))
 
     return run_with

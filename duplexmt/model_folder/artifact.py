@@ -34,7 +34,7 @@ from .. import __version__
 from ..corpus.repository import PREFIX
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from ..decoder.backbone import backbone_config, pretrained_backbone
-from ..decoder.decoder_options import BFLOAT16, MULTI_PATH, check_anchor
+from ..decoder.decoder_options import BFLOAT16, MULTI_PATH
 from ..decoder.model import DecoderModel
 from ..decoder.quantised import dequantise, frozen_as, quantise
 from ..grid.grid_options import rows_stand_alone
@@ -223,35 +223,21 @@ def check_replaceable(folder: str | Path) -> Path:
 def load_model_folder(
     folder: str | Path,
     device: str | torch.device = "cpu",
-    anchor: str | int | None = None,
-    any_anchor: bool = False,
     quantize: str | None = None,
 ) -> ModelFolder:
     """Load a model folder for evaluation; LoRA is merged into the backbone.
 
     Args:
         folder: as written by `save_model_folder`; or, as a text, a name on the hub (`model_at`).
-        anchor: of the target's positions; by default the one the model was trained with.
-        any_anchor: whether another one than that may be asked for.
         quantize: `int8` (`kernels.int8`) or `bfloat16` (`TwoHeads.halve`); the manifest that is returned says so then.
 
     Raises:
-        ValueError: for a folder that is missing, incomplete, or written by a newer version, for an anchor the model
-            was not trained with, where this machine cannot compute in int8, and without bitsandbytes where LoRA was
-            trained over a named backbone rounded by it.
+        ValueError: for a folder that is missing, incomplete, or written by a newer version, where this machine cannot
+            compute in int8, and without bitsandbytes where LoRA was trained over a named backbone rounded by it.
     """
     folder = model_at(folder)
     info = read_manifest(folder)
     check_content(folder, info)
-    options = info["grid" if info["system"] == "grid" else "prefix"]
-    trained = options["anchor"]
-    if anchor is not None and anchor != trained:
-        if not any_anchor:
-            raise ValueError(
-                f"anchor={anchor}: the model in {str(folder)!r} was trained with anchor {trained}, and its positions "
-                "would not be those it knows; leave anchor out, or set any_anchor=true to try"
-            )
-        options["anchor"] = check_anchor(anchor, naive=info["system"] == "grid")
     disable_progress_bar()
     tokenizer = load_tokenizer(str(folder))
     if info["adaptation"] == "lora":

@@ -23,21 +23,18 @@ from .manifest import check_runs_as
 def load_live_model(
     model_folder: str | Path,
     device: str,
-    anchor: Any = None,
-    any_anchor: bool = False,
     quantize: str | None = None,
     run_as: str | None = None,
 ) -> ModelFolder:
     """The model of a folder, or of the hub. ValueError for one that cannot translate live as it is run."""
     folder = model_at(model_folder)
-    loaded = load_model_folder(folder, choose_device(device), anchor, any_anchor, quantize)
+    loaded = load_model_folder(folder, choose_device(device), quantize)
     check_runs_as(folder, loaded.info, run_as)
     return loaded
 
 
 def live_engine(
     loaded: ModelFolder,
-    theta: float | None,
     max_target_tokens: int,
     max_repeats: int | None,
     *,
@@ -46,20 +43,13 @@ def live_engine(
     setting: Any = None,
     adaptive: Any = None,
 ) -> Engine:
-    """The engine of a model folder: of a grid with its θ (None: the folder's own), or of another system at a setting.
-
-    Raises:
-        ValueError: for θ where there is none, and what `build_system` refuses.
-    """
+    """The engine of a model folder: of a grid with the folder's own θ, or of another system at a setting. ValueError
+    for what `build_system` refuses."""
     name = run_as or "grid"
-    if name == "grid":
-        setting = recorded_theta(loaded.info) if theta is None else theta
-    elif theta is not None:
-        raise ValueError(f"theta={theta}: only a grid has a θ; {name} has setting=…")
     return build_system(
         loaded,
         name,
-        setting,
+        recorded_theta(loaded.info) if name == "grid" else setting,
         adaptive=adaptive,
         batch_size=max_streams,
         max_target_tokens=max_target_tokens,

@@ -11,7 +11,6 @@ the server no longer has them all after a long absence, one of kind `snapshot` h
 """
 
 import asyncio
-import ipaddress
 import json
 import ssl
 import threading
@@ -36,6 +35,7 @@ from websockets.exceptions import (
 )
 from websockets.typing import Subprotocol
 
+from ..common.addresses import ip_address
 from ..common.text import check_position, check_text
 from .bucket import Bucket
 from .messages import SUBPROTOCOL, Close, client_message
@@ -487,12 +487,8 @@ def is_this_machine(url: str) -> bool:
     host = (urlsplit(url).hostname or "").rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    address = getattr(address, "ipv4_mapped", None) or address
-    return address.is_loopback or address.is_unspecified  # 0.0.0.0, as some servers call themselves
+    address = ip_address(host)
+    return address is not None and (address.is_loopback or address.is_unspecified)  # 0.0.0.0, say
 
 
 def waiting_may_mend(error: Exception) -> bool:

@@ -340,14 +340,14 @@ def schema_text() -> str:
     """Both sides' messages as a JSON schema, `$defs/client` and `$defs/server`, as in `protocol.schema.json`."""
     client = TypeAdapter(ClientMessage).json_schema(ref_template="#/$defs/{model}")
     server = TypeAdapter(ServerMessage).json_schema(ref_template="#/$defs/{model}")
-    definitions = client.pop("$defs") | server.pop("$defs")
-    schema = {
+    definitions = client.pop("$defs") | server.pop("$defs") | {"client": client, "server": server}
+    head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SUBPROTOCOL,
         "anyOf": [{"$ref": "#/$defs/client"}, {"$ref": "#/$defs/server"}],
-        "$defs": definitions | {"client": client, "server": server},
     }
-    return json.dumps(schema, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    each = (f' "{name}": {json.dumps(own, ensure_ascii=False)}' for name, own in definitions.items())  # a line each
+    return json.dumps(head)[:-1] + ', "$defs": {\n' + ",\n".join(each) + "\n}}\n"
 
 
 if __name__ == "__main__":

@@ -18,11 +18,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from ..common.addresses import ip_address
 from ..protocol.messages import SUBPROTOCOL
 from . import libretranslate
 from .connection import Connection
 from .hub import Hub
-from .limits import Shares, ip_address, whose
+from .limits import Shares, whose
 from .recogniser import Recogniser
 
 log = logging.getLogger(__name__)
@@ -139,10 +140,9 @@ def create_app(
         *FILES,
     ]
     guard = Middleware(Guard, hosts=hosts, most=hub.limits.connections_per_address, retry=hub.limits.retry_seconds)
-    named = [origin_as_sent(origin) for origin in origins]
     cors = Middleware(
         CORSMiddleware,
-        allow_origins=named,
+        allow_origins=[*map(as_sent, origins)],
         allow_methods=["POST"],
         allow_headers=["Content-Type"],
         expose_headers=["Retry-After"],
@@ -212,31 +212,24 @@ def origin_is_allowed(connection: HTTPConnection, origins: Sequence[str]) -> boo
     A page of this server has its scheme, too: what is read on an open network may have been changed there.
     """
     origin = connection.headers.get("origin")
-    if origin is None or (place_of(origin) or origin) in {place_of(one) or one for one in origins}:
-        return True
     scheme = {"ws": "http", "wss": "https"}.get(connection.url.scheme, connection.url.scheme)
-    ours = place_of(f"{scheme}://{connection.headers.get('host', '')}")
-    if ours is not None and place_of(origin) == ours:
+    ours = as_sent(f"{scheme}://{connection.headers.get('host', '')}")
+    if origin is None or as_sent(origin) in {ours, *map(as_sent, origins)}:
         return True
     told = "a page of %.100r is refused: name it in origins=[…], or the proxy that has its https in proxies=[…]"
     log.warning(told, origin)
     return False
 
 
-def origin_as_sent(origin: str) -> str:
-    """An origin as a browser writes it: in small letters, without the port that its scheme has anyway."""
-    if (place := place_of(origin)) is None:
-        return origin
-    scheme, host, port = place
-    host = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{host}" if port == PORTS[scheme] else f"{scheme}://{host}:{port}"
-
-
-def place_of(origin: str) -> tuple[str, str, int] | None:
-    """Scheme, host and port of an origin; None for what is none."""
+def as_sent(origin: str) -> str:
+    """An origin as a browser writes it: in small letters, without the port that its scheme has anyway; what is none, as
+    it is."""
     try:
         parts = urlsplit(origin)
-        port = parts.port or PORTS[parts.scheme]
+        port, usual = parts.port, PORTS[parts.scheme]
     except (ValueError, KeyError):
-        return None
-    return (parts.scheme, parts.hostname, port) if parts.hostname else None
+        return origin
+    if not (host := parts.hostname):
+        return origin
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}" if port in (None, usual) else f"{parts.scheme}://{host}:{port}"

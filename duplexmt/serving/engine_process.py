@@ -72,7 +72,6 @@ class Model:
         self.loaded = load_live_model(folder, settings.device, quantize=settings.quantize, run_as=settings.run_as)
         self.engine = live_engine(
             self.loaded,
-            None,
             settings.max_target_tokens,
             settings.max_repeats,
             max_streams=settings.max_streams,

@@ -6,9 +6,10 @@ from collections import Counter
 from time import monotonic
 from typing import Any
 
+from ..common.addresses import is_loopback
 from ..protocol.messages import Close, Resume, Start
 from .engine_link import EngineLink
-from .limits import Guesses, Refused, is_loopback
+from .limits import Guesses, Refused
 from .metrics import Metrics
 from .session import Client, Session
 from .settings import EngineSettings, Limits

@@ -58,8 +58,12 @@ async def translate(
         if not isinstance(key := asked.get("api_key"), str | None):
             raise BadRequest(400, "api_key: a text")
         check_token(key)
-        texts = _texts(asked, hub)
-        written = await _translated(_client(asked, hub, address), texts, request)
+        texts, source, target = _texts(asked, hub), asked.get("source"), asked.get("target")
+        try:
+            client = InnerClient(hub, address, (None if source == "auto" else str(source), str(target)))
+        except LookupError as error:
+            raise BadRequest(400, f"source={source}, target={target}: {error.args[0]}") from None
+        written = await _translated(client, texts, request)
     except BadRequest as bad:
         return JSONResponse({"error": str(bad)}, bad.status)
     except Refused as refused:
@@ -104,23 +108,6 @@ def _texts(asked: dict[str, Any], hub: Hub) -> list[str]:
     if (total := sum(map(len, texts)) + len(texts)) > hub.limits.characters_burst:
         raise BadRequest(413, f"{total:,} characters: {hub.limits.characters_burst:,} at most at once")
     return texts
-
-
-def _client(asked: dict[str, Any], hub: Hub, address: str) -> InnerClient:
-    """A session with the model that is asked for.
-
-    Raises:
-        BadRequest: there is none.
-        Refused: not yet.
-    """
-    source, target = asked.get("source"), asked.get("target")
-    if not hub.models:
-        retry = hub.limits.retry_seconds
-        raise Refused(Close.BUSY, f"{hub.why_not_ready}: try again in {retry:g} s", retry)
-    try:
-        return InnerClient(hub, address, (None if source == "auto" else str(source), str(target)))
-    except LookupError as error:
-        raise BadRequest(400, f"source={source}, target={target}: {error.args[0]}") from None
 
 
 async def _translated(client: InnerClient, texts: list[str], request: Request) -> list[str]:

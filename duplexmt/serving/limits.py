@@ -4,6 +4,7 @@ import hmac
 import ipaddress
 from collections import Counter
 
+from ..common.addresses import ip_address, is_loopback
 from ..protocol.bucket import Bucket
 from ..protocol.messages import Close
 
@@ -38,12 +39,6 @@ class Guesses:
     def __init__(self) -> None:
         self._left: dict[str, Bucket] = {}
 
-    def check(self, address: str) -> None:
-        """Refuse an address that has had too many."""
-        if (left := self._left.get(address)) is not None and left.held < 1:
-            told = f"too many wrong tokens from {address}: try again in {GUESS_SECONDS:g} s"
-            raise Refused(Close.RATE, told, GUESS_SECONDS)
-
     def look_at(self, address: str, given: str | None, token: str | None, way: str) -> None:
         """Compare a token with the server's, if it has one.
 
@@ -53,19 +48,19 @@ class Guesses:
         Raises:
             Refused: it is another one, or not looked at.
         """
-        if token is not None:
-            self.check(address)
-            if not hmac.compare_digest((given or "").encode(), token.encode()):
-                self.wrong(address)
-                raise Refused(Close.TOKEN, f"the server's token is missing or wrong: give it {way}")
-
-    def wrong(self, address: str) -> None:
-        """It has had one more."""
-        left = self._left.pop(address, None) or Bucket(1 / GUESS_SECONDS, GUESSES)
-        left.take(1)
-        self._left[address] = left  # at the end
-        if len(self._left) > MOST_GUESSERS:
-            del self._left[next(iter(self._left))]
+        if token is None:
+            return
+        left = self._left.get(address)
+        if left is not None and left.held < 1:
+            told = f"too many wrong tokens from {address}: try again in {GUESS_SECONDS:g} s"
+            raise Refused(Close.RATE, told, GUESS_SECONDS)
+        if not hmac.compare_digest((given or "").encode(), token.encode()):
+            left = self._left.pop(address, None) or Bucket(1 / GUESS_SECONDS, GUESSES)
+            left.take(1)
+            self._left[address] = left  # at the end
+            if len(self._left) > MOST_GUESSERS:
+                del self._left[next(iter(self._left))]
+            raise Refused(Close.TOKEN, f"the server's token is missing or wrong: give it {way}")
 
 
 class Shares:
@@ -88,24 +83,9 @@ class Shares:
             del self._of[address]
 
 
-def ip_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The IP address a text stands for; None for other names."""
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
-
-
 def whose(name: str) -> str:
     """What an address is counted as: one of IPv6 as its network of 64 bits, all of which one customer has."""
     address = ip_address(name)
     if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:
         return str(ipaddress.ip_network((int(address), 64), strict=False))
     return name if address is None else str(address)
-
-
-def is_loopback(name: str) -> bool:
-    """Whether an address is this machine's own."""
-    address = ip_address(name)
-    return address is not None and address.is_loopback

@@ -53,8 +53,6 @@ def load(
     max_repeats: int | None = 8,
     max_sentence_tokens: int | None = None,
     cut: bool = True,
-    anchor: int | str | None = None,
-    any_anchor: bool = False,
 ) -> "Translator":
     """Load a trained model.
 
@@ -71,7 +69,6 @@ def load(
         max_repeats: how often in a row the same tokens may be written; None for as often as the model likes.
         max_sentence_tokens: at which a sentence is cut; None for as long ones as the model was trained on.
         cut: whether sentences end at full stops too, not at line ends only.
-        anchor, any_anchor: see `load_model_folder`.
 
     Raises:
         ValueError: for a folder or name without a whole model, and a value that breaks its rule.
@@ -83,15 +80,14 @@ def load(
     check_run_as(run_as, setting)
     check_whole("max_streams", max_streams)
     check_whole("max_target_tokens", max_target_tokens)
-    for name, flag in (("cut", cut), ("any_anchor", any_anchor)):
-        if not isinstance(flag, bool):
-            raise ValueError(f"{name}={flag!r}: must be True or False")
+    if not isinstance(cut, bool):
+        raise ValueError(f"cut={cut!r}: must be True or False")
     if not isinstance(adaptive, Adaptive | None):
         raise ValueError(f"adaptive={adaptive!r}: must be an Adaptive of duplexmt.policy.decoding_options, or None")
     check_quantize(quantize)
-    loaded = load_live_model(model_folder, device, anchor, any_anchor, quantize, run_as)
+    loaded = load_live_model(model_folder, device, quantize, run_as)
     how: dict[str, Any] = {"run_as": run_as, "setting": setting, "adaptive": adaptive or ADAPTIVE}
-    engine = live_engine(loaded, None, max_target_tokens, max_repeats, max_streams=max_streams, **how)
+    engine = live_engine(loaded, max_target_tokens, max_repeats, max_streams=max_streams, **how)
     translator = Translator(loaded, engine, max_sentence_tokens, cut)
     if run_as == "alignatt" and setting > translator.max_sentence_tokens:  # type: ignore[operator]
         raise ValueError(

@@ -99,7 +99,7 @@ def by_translate(monkeypatch, folder, system, setting, pieces):
     speaker, out = threading.Thread(target=speak), io.StringIO()
     default = dict.fromkeys(TranslateSettings.__annotations__)
     default |= {"max_target_tokens": LIMIT, "cut": True, "pause": 9.0, "events": True, "steps": False, "device": "cpu"}
-    default |= {"model_folder": str(folder), "any_anchor": False, "adaptive": ADAPTIVE}
+    default |= {"model_folder": str(folder), "adaptive": ADAPTIVE}
     default |= {"theta": setting} if system == "grid" else {"run_as": system, "setting": setting}
     with open(reader) as file, monkeypatch.context() as patch:
         patch.setattr("sys.stdin", file)
@@ -120,9 +120,9 @@ def by_driver(folder, system, setting, draw):
     """The same by the live server's driver: all sentences at once, as texts of their own, over three streams."""
     loaded = load_model_folder(folder)
     how = {"setting": None, "run_as": None} if system == "grid" else {"setting": setting, "run_as": system}
-    engine = live_engine(
-        loaded, setting if system == "grid" else None, LIMIT, None, max_streams=3, adaptive=ADAPTIVE, **how
-    )
+    engine = live_engine(loaded, LIMIT, None, max_streams=3, adaptive=ADAPTIVE, **how)
+    if system == "grid":
+        engine.theta = setting
     driver = LiveDriver(engine, park_after=0.0)
     clients = [driver.join(live_text(loaded, engine, None, True)) for _ in PAIRS]
     waiting = {client: list(cut_at_random(text, draw)) for client, (text, _) in zip(clients, PAIRS, strict=True)}

@@ -218,7 +218,7 @@ def test_what_yaml_may_take_for_another_value_is_quoted_in_the_model_card(tmp_pa
 
 def test_a_model_of_texts_of_any_length_translates_live_and_its_card_says_so(tmp_path):
     loaded = load_model_folder(save(tmp_path / "model", spoken_grid(anchor=12), data=DATA | {"max_tokens": None}))
-    engine = live_engine(loaded, None, 12, None, max_streams=1)
+    engine = live_engine(loaded, 12, None, max_streams=1)
     limits = [live_text(loaded, engine, most, cut=True).limit for most in (None, 20)]
     assert limits == [longest_sentence(engine), 20]
     assert "texts of any length." in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
@@ -384,18 +384,7 @@ def test_weights_that_are_not_those_of_the_configuration_are_refused_not_made_up
         pretrained_backbone(str(tmp_path))
 
 
-# --- anchor and segmentation -----------------------------------------------------------------------------------------
-
-
-def test_an_anchor_the_model_was_not_trained_with_is_refused_unless_asked_for(tmp_path):
-    folder = save(tmp_path / "model", spoken_grid(anchor=0))
-    assert load_model_folder(folder, anchor=0).model.anchor == 0
-    for other in ("source_length", 7):
-        with pytest.raises(ValueError, match=rf"anchor={other}: the model .* was trained with anchor 0, .*any_anchor"):
-            load_model_folder(folder, anchor=other)
-        assert load_model_folder(folder, anchor=other, any_anchor=True).model.anchor == other
-    with pytest.raises(ValueError, match=r"model\.anchor=-1: must be 'source_length' or a position"):
-        load_model_folder(folder, anchor=-1, any_anchor=True)
+# --- segmentation ----------------------------------------------------------------------------------------------------
 
 
 def test_segmentation_context_and_typical_length_come_back_with_the_model(tmp_path):

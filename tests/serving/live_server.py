@@ -95,7 +95,7 @@ def loaded(languages="zh-en"):
 
 def translated(text, max_target_tokens=ENGINE["max_target_tokens"], languages="zh-en"):
     """What translate.py writes for a text: its driver with one client, and its report."""
-    engine = live_engine(loaded(languages), None, max_target_tokens, ENGINE["max_repeats"], max_streams=1)
+    engine = live_engine(loaded(languages), max_target_tokens, ENGINE["max_repeats"], max_streams=1)
     driver = LiveDriver(engine)
     translator = driver.join(live_text(loaded(languages), engine, None, True))
     translator.give(translator.text.take(text))

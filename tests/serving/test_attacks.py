@@ -314,16 +314,21 @@ def test_guesses_are_forgotten_in_time_and_do_not_fill_memory(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("duplexmt.protocol.bucket.monotonic", lambda: now[0])
     guesses = Guesses()
+
+    def guess(address):
+        with pytest.raises(Refused, match="the server's token is missing or wrong: give it here"):
+            guesses.look_at(address, "guess", "secret", "here")
+
     for _ in range(5):
-        guesses.check("a")
-        guesses.wrong("a")
-    with pytest.raises(Refused, match="too many wrong tokens from a"):
-        guesses.check("a")
-    guesses.check("b")
+        guess("a")
+    for given in ("guess", "secret"):
+        with pytest.raises(Refused, match="too many wrong tokens from a"):
+            guesses.look_at("a", given, "secret", "here")
+    guesses.look_at("b", "secret", "secret", "here")
     now[0] = 10.1
-    guesses.check("a")
+    guesses.look_at("a", "secret", "secret", "here")
     for number in range(10_000):
-        guesses.wrong(f"{number}")
+        guess(f"{number}")
     assert len(guesses._left) < 5000
 
 

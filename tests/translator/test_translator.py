@@ -418,7 +418,6 @@ def test_a_mistake_is_a_value_error_that_names_value_rule_and_way_out(translator
         ({"cut": "no"}, "cut='no': must be True or False"),
         ({"adaptive": 3}, "adaptive=3: must be an Adaptive"),
         ({"max_sentence_tokens": 10_000}, "max_sentence_tokens=10000: must be a whole number between 1 and"),
-        ({"anchor": 12}, "anchor=12: .* trained with anchor 0"),
     ],
 )
 def test_a_value_that_breaks_its_rule_is_refused_by_load(folder, given, message):
