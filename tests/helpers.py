@@ -10,12 +10,13 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from duplexmt.common.pair import Pair
-from duplexmt.data.tokenizer import load_tokenizer, save_tokenizer, train_bpe
+from duplexmt.data.tokenizer import load_tokenizer, save_tokenizer, stream_tokens, train_bpe
 from duplexmt.decoder.attention import PackedAttention, capped_attention, seen_within
 from duplexmt.decoder.layout import Layout
 from duplexmt.decoder.model import DecoderModel
 from duplexmt.grid.model import build_grid
 from duplexmt.kernels.norm import rms_norm
+from duplexmt.model_folder.artifact import save_model_folder
 from duplexmt.policy.decoding_options import PAPER_RULE
 from duplexmt.policy.path import path_of
 from duplexmt.policy.regret import emit_advantages
@@ -38,9 +39,23 @@ SENTENCES = (
 )
 
 
+# Settings of a file of a dozen pairs.
+CORPUS = {
+    "corpus": "pairs", "path": None, "train_path": None, "validation_path": None, "test_path": None, "source_field": 0,
+    "target_field": 1, "source_language": "zh", "target_language": "en", "tokenizer": None, "vocab_size": 400,
+    "max_tokens": 40, "train_size": None, "validation_size": 2, "test_size": 2, "seed": 1,
+}  # fmt: skip
+
+
 def as_pairs(texts):
     """Sentence pairs without a sentence before."""
     return [Pair(*pair) for pair in texts]
+
+
+def tsv(path, pairs):
+    """Write a file of pairs; its name."""
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    return str(path)
 
 
 @cache
@@ -72,6 +87,14 @@ def unknown_kind(folder):
     backend.normalizer = normalizers.Lowercase()
     special = {"eos_token": tokenizer.eos_token, "bos_token": tokenizer.bos_token}
     save_tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, **special), folder)
+
+
+def model_folder(into, model, tokenizer=None, tokens=None, **recorded):
+    """A model folder as `train.py` saves one, of a corpus that is gone."""
+    tokenizer = tokenizer or tiny_tokenizer()
+    usual = {"data": CORPUS | {"path": "gone.tsv", "licence": "CC0"}, "policy": {"lam": 0.1, "theta": 0.5}}
+    usual |= {"backbone": None, "training": {}, "scores": {}}
+    return save_model_folder(into, model, tokenizer, tokens or stream_tokens(tokenizer), **usual | recorded)
 
 
 def tiny_backbone(model_type="qwen2", vocab_size=97, layers=3, seed=0, scale=0.3, **values):

@@ -6,14 +6,13 @@ import pytest
 import torch
 
 from duplexmt.analysis.alignment_heads import CLEAR, attended, best_heads, brought_by
-from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.points import rule_of
-from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
+from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy.decoding_options import Adaptive
 from duplexmt.streaming.systems import build_system
 
 from ..commands import run
-from ..helpers import SENTENCES, tiny_prefix, tiny_tokenizer
+from ..helpers import CORPUS, SENTENCES, model_folder, tiny_prefix, tsv
 from ..streaming import slow_policies as slow
 from ..streaming.test_grid_system import PREFIXED
 from ..streaming.test_prefix_systems import small_talk
@@ -59,17 +58,8 @@ def test_the_best_heads_are_those_that_attend_most_often_to_what_brings_a_token(
 
 def test_the_command_keeps_them_in_the_model_folder_where_alignatt_finds_them(tmp_path):
     texts = [(f"{source}{n}", f"{target} {n}") for n in range(3) for source, target in SENTENCES]
-    lines = "".join(f"{source}\t{target}\n" for source, target in texts)
-    (tmp_path / "train.tsv").write_text(lines, encoding="utf-8")
-    data = {
-        "corpus": "pairs", "path": None, "train_path": str(tmp_path / "train.tsv"), "licence": "CC0", "max_tokens": 64,
-        "source_language": "zh", "target_language": "en", "source_field": 0, "target_field": 1, "vocab_size": 320,
-        "train_size": None, "validation_size": 2, "test_size": 2, "seed": 1,
-    }  # fmt: skip
-    folder = save_model_folder(
-        tmp_path / "model", tiny_prefix(vocab_size=320), tiny_tokenizer(), stream_tokens(tiny_tokenizer()),
-        backbone=None, data=data, policy={}, training={}, scores={},
-    )  # fmt: skip
+    data = CORPUS | {"train_path": tsv(tmp_path / "train.tsv", texts), "max_tokens": 64, "licence": "CC0"}
+    folder = model_folder(tmp_path / "model", tiny_prefix(vocab_size=320), data=data, policy={})
     adaptive = Adaptive(1, 4, 0.9, "paper")
     assert rule_of("alignatt", adaptive, load_model_folder(folder)) == {"heads": None}
 

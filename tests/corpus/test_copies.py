@@ -9,6 +9,7 @@ import pytest
 from duplexmt.common.pair import Pair
 from duplexmt.corpus.copies import KINDS, NAMES, copies, draw, like, replaceable
 from duplexmt.corpus.prepared import prepare_corpus
+from tests.helpers import CORPUS, tsv
 
 CHINESE = [
     Pair("汤姆有25本书。", "Tom has 25 books."),
@@ -111,18 +112,14 @@ def test_another_number_looks_the_same(number, rule):
 
 
 def test_copies_are_trained_on_beside_the_others_are_short_enough_and_change_no_other_split(tmp_path):
-    file = tmp_path / "pairs.tsv"
     numbers = "一二三四五六七八九十"
     pairs = [
         (f"我有{a}{b}{c}只猫。", f"I have {a}-{b}-{c} cats.") for a in numbers for b in numbers for c in numbers[:3]
     ]
     english = str.maketrans(dict(zip(numbers, "abcdefghij", strict=True)))
-    file.write_text("".join(f"{one}\t{other.translate(english)}\n" for one, other in pairs), encoding="utf-8")
-    settings = {
-        "corpus": "pairs", "path": str(file), "source_field": 0, "target_field": 1, "source_language": "zh",
-        "target_language": "en", "tokenizer": None, "vocab_size": 400, "max_tokens": 24, "train_size": None,
-        "validation_size": 20, "test_size": 20, "seed": 1, "train_on_relatives": True,  # all of them are alike
-    }  # fmt: skip
+    path = tsv(tmp_path / "pairs.tsv", [(one, other.translate(english)) for one, other in pairs])
+    settings = CORPUS | {"path": path, "max_tokens": 24, "validation_size": 20, "test_size": 20}
+    settings["train_on_relatives"] = True  # all of them are alike
     alone, prepared = prepare_corpus(**settings), prepare_corpus(**settings, copies=0.5)
     train = prepared.splits["train"]
     size = len(alone.splits["train"])

@@ -9,6 +9,7 @@ from duplexmt.corpus import overlap
 from duplexmt.corpus.overlap import LEAST, likeness_to_training
 from duplexmt.corpus.prepared import prepare_corpus
 from tests.data_prep.brute_force import likeness
+from tests.helpers import CORPUS, tsv
 
 PAIRS = [(f"我有{n}本书。", f"I have {n} books.") for n in range(10)]
 
@@ -16,13 +17,8 @@ PAIRS = [(f"我有{n}本书。", f"I have {n} books.") for n in range(10)]
 @pytest.fixture
 def corpus(tmp_path):
     """Settings of a file of ten pairs, two of them held out."""
-    file = tmp_path / "pairs.tsv"
-    file.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), encoding="utf-8")
-    return {
-        "corpus": "pairs", "path": str(file), "train_path": None, "validation_path": None, "test_path": None,
-        "source_field": 0, "target_field": 1, "source_language": "zh", "target_language": "en", "tokenizer": None,
-        "vocab_size": 300, "max_tokens": None, "train_size": None, "validation_size": 1, "test_size": 1, "seed": 1,
-    }  # fmt: skip
+    path, sizes = tsv(tmp_path / "pairs.tsv", PAIRS), {"vocab_size": 300, "validation_size": 1, "test_size": 1}
+    return CORPUS | sizes | {"path": path, "max_tokens": None}
 
 
 def said_here(caplog):

@@ -15,7 +15,7 @@ from duplexmt.corpus.corpus_settings import CorpusSettings
 from duplexmt.corpus.pairs_folder import folder_pairs
 from duplexmt.corpus.prepared import prepare_corpus
 from tests.data_prep.brute_force import likeness
-from tests.training.test_data import DATA
+from tests.helpers import CORPUS
 
 WORDS = "猫狗书茶人山水火天地日月风雨花鸟鱼虫木石"
 ENGLISH = (
@@ -64,7 +64,7 @@ def corpus(tmp_path):
 
 
 def asked(folder, prepared, **options):
-    return CorpusSettings(**DATA | OPTIONS | {"path": str(folder), "prepared": str(prepared)} | options)
+    return CorpusSettings(**CORPUS | OPTIONS | {"path": str(folder), "prepared": str(prepared)} | options)
 
 
 def splits_of(folder, tmp_path, **options):
@@ -275,7 +275,7 @@ def test_a_folder_that_is_none_or_empty_or_has_a_name_twice_is_refused(corpus, t
 
 
 def test_a_corpus_for_training_comes_with_a_tokenizer_of_its_training_pairs(corpus, tmp_path):
-    settings = DATA | OPTIONS | {"path": str(corpus), "prepared": str(tmp_path / "made")}
+    settings = CORPUS | OPTIONS | {"path": str(corpus), "prepared": str(tmp_path / "made")}
     prepared = prepare_corpus(**settings | {"train_size": 50})
     again = prepare_corpus(**settings | {"train_size": 100})
     assert {name: len(pairs) for name, pairs in prepared.splits.items()} == {"train": 50, "validation": 10, "test": 12}
@@ -288,7 +288,7 @@ def test_a_corpus_for_training_comes_with_a_tokenizer_of_its_training_pairs(corp
 
 
 def test_joined_pairs_are_trained_on_beside_the_others_and_change_no_other_split(corpus, tmp_path):
-    settings = DATA | OPTIONS | {"path": str(corpus), "prepared": str(tmp_path / "made"), "train_size": 50}
+    settings = CORPUS | OPTIONS | {"path": str(corpus), "prepared": str(tmp_path / "made"), "train_size": 50}
     alone, prepared = prepare_corpus(**settings), prepare_corpus(**settings, joined_tokens=100)
     assert prepared.splits["train"][:50] == alone.splits["train"]
     more = prepared.splits["train"][50:]

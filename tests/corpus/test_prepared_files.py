@@ -11,10 +11,9 @@ from duplexmt.corpus import prepared_files as corpora
 from duplexmt.corpus.prepared import prepare_corpus
 from tests.commands import run, succeeded
 from tests.data_prep.formats import write_wmt21
-from tests.helpers import tiny_tokenizer
-from tests.training.test_data import DATA
+from tests.helpers import CORPUS, tiny_tokenizer
 
-WMT21 = DATA | {
+WMT21 = CORPUS | {
     "corpus": "wmt21_zhen", "max_tokens": 60, "train_size": 200, "validation_size": 20, "test_size": 10
 }  # fmt: skip
 

@@ -9,29 +9,26 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
 from data_prep.relatives import RELATED, Relatives
 from data_prep.report import Report
 from duplexmt.common.pair import Pair
 from duplexmt.common.text import text_key
-from duplexmt.config import TrainSettings, register_schemas, settings
 from duplexmt.corpus import pairs_folder
 from duplexmt.corpus.corpus_settings import CorpusSettings
 from duplexmt.corpus.pairs_folder import folder_pairs
 from duplexmt.corpus.prepared import corpus_settings
 from duplexmt.corpus.repository import ROOT, located
+from tests.test_config import checked
 
 DATA = ROOT / "data"
 FILES = {path.name.split(".")[0]: path for path in sorted(DATA.glob("*.tsv.gz"))}
 GERMAN = DATA / "de-en" / "tatoeba.de-en.tsv.gz"
 CHINESE_HELD_OUT = DATA / "de-en" / "held-out.zh-en.tsv.gz"
-register_schemas()
 
 
 def settings_of(name):
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return settings(TrainSettings, compose("train", [f"data={name}"])).data
+    return checked("train", f"data={name}").data
 
 
 def splits_of(name, prepared, **options):

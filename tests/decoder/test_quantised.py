@@ -10,9 +10,9 @@ from duplexmt.decoder.model import DecoderModel
 from duplexmt.decoder.quantised import dequantise, frozen_as, quantise
 from duplexmt.grid.model import build_grid
 from duplexmt.model_folder.artifact import load_model_folder
-from tests.helpers import tiny_backbone, tiny_tokenizer
+from tests.helpers import model_folder, tiny_backbone, tiny_tokenizer
 from tests.training.sharded_run import LORA, ROWS, WIDE
-from tests.training.small_run import built_trainer, saved, small_data, small_module, small_sample
+from tests.training.small_run import built_trainer, small_data, small_module, small_sample
 
 pytest.importorskip("bitsandbytes", reason="optional: pip install bitsandbytes")
 KINDS = {"int8": 0.02, "int4": 0.2}  # how far rounding moves a weight, of the largest
@@ -98,7 +98,7 @@ def test_a_model_folder_is_what_was_trained_whether_its_base_has_a_name_or_is_sa
 
     fit(3)
     model = fit(6, resume=True)
-    folder = saved(tmp_path / "model", model, backbone=str(base) if named else None)
+    folder = model_folder(tmp_path / "model", model, backbone=str(base) if named else None)
     loaded = load_model_folder(folder)
     assert loaded.info.get("frozen") == (kind if named else None)
     assert frozen_as(loaded.model) is None

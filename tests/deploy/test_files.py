@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from duplexmt.config import ServeSettings
-
 from ..serving.live_server import Speaker, serving, translated
 from ..serving.test_nginx import NGINX, TEXT, free_port, running
+from ..test_config import checked
 from .image import instructions, is_left_out
 
 ROOT = Path(__file__).parents[2]
@@ -36,18 +35,12 @@ def test_the_unit_is_valid_and_hardened(tmp_path):
 
 
 def test_what_compose_and_the_unit_start_takes_their_settings():
-    from hydra import compose, initialize_config_dir
-
-    from duplexmt.config import register_schemas, settings
-
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
     given = [re.sub(r"\$\{\w+:\?[^}]*\}", "live.example.org", one) for one in services["duplexmt"]["command"]]
     (unit,) = re.findall(r"^ExecStart=\S+ (.*)$", (DEPLOY / "duplexmt.service").read_text(encoding="utf-8"), re.M)
-    register_schemas()
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        for arguments in ([*given, "host=0.0.0.0", "token=secret"], unit.split()):
-            cfg = settings(ServeSettings, compose("serve", arguments))
-            assert cfg.limits.connections < 8192 == services["duplexmt"]["ulimits"]["nofile"]
+    for arguments in ([*given, "host=0.0.0.0", "token=secret"], unit.split()):
+        cfg = checked("serve", *arguments)
+        assert cfg.limits.connections < 8192 == services["duplexmt"]["ulimits"]["nofile"]
     assert cfg.limits.drain_seconds < float(services["duplexmt"]["stop_grace_period"].removesuffix("s"))
     for service in services.values():
         for volume in service.get("volumes", []):

@@ -11,10 +11,9 @@ from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.alike import BANDS, read_likeness
 from duplexmt.evaluation.decoding import SCORED, Decoding
 from duplexmt.evaluation.results import score
-from duplexmt.model_folder.artifact import save_model_folder
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest, write_manifest
 
-from ..helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
+from ..helpers import CORPUS, SENTENCES, model_folder, spoken_grid, tiny_prefix, tiny_tokenizer, tsv
 from ..scripted import evaluated, point
 from ..test_config import checked
 
@@ -23,16 +22,10 @@ PAIRS = SENTENCES[:3]
 
 def save(folder, name, model, source="zh", target="en", max_tokens=24, tokenizer=None):
     """A model folder in a folder, and there the pairs that were held out from its corpus, which is gone."""
-    held_out = folder / "pairs.tsv"
-    held_out.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), encoding="utf-8")
-    data = {"corpus": "pairs", "path": "gone.tsv", "train_path": None, "licence": "CC0", "max_tokens": max_tokens}
-    data |= {"source_language": source, "target_language": target}
-    data |= {"test_path": str(held_out), "validation_path": str(held_out)}
-    tokenizer = tokenizer or tiny_tokenizer()
-    save_model_folder(
-        folder / name, model, tokenizer, stream_tokens(tokenizer), backbone=None,
-        data=data, policy={"lam": 0.1, "theta": 0.5}, training={}, scores={},
-    )  # fmt: skip
+    held_out = tsv(folder / "pairs.tsv", PAIRS)
+    data = CORPUS | {"path": "gone.tsv", "licence": "CC0", "max_tokens": max_tokens}
+    data |= {"source_language": source, "target_language": target, "test_path": held_out, "validation_path": held_out}
+    model_folder(folder / name, model, tokenizer, data=data)
 
 
 @pytest.fixture(scope="module")
@@ -283,11 +276,8 @@ def test_all_models_get_simplified_sources_where_one_was_trained_on_such(models,
 
 def test_models_with_and_without_the_sentence_before_are_compared_on_the_same_sources(models, tmp_path):
     tokens, info = stream_tokens(tiny_tokenizer(), context_tokens=4), read_manifest(models / "grid")
-    save_model_folder(
-        models / "context", spoken_grid(seed=5), tiny_tokenizer(), tokens, backbone=None,
-        data=info["data"] | {"context_tokens": 4, "context_separator": "|||"}, policy=info["policy"], training={},
-        scores={},
-    )  # fmt: skip
+    data = info["data"] | {"context_tokens": 4, "context_separator": "|||"}
+    model_folder(models / "context", spoken_grid(seed=5), tokens=tokens, data=data)
     lines = [f"我们走。|||{source}\t{target}\n" for source, target in PAIRS]
     (models / "test.tsv").write_text("".join(lines), encoding="utf-8")
     given = f"data.test_path='{models / 'test.tsv'}'", "policy.theta=0.5"

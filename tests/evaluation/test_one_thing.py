@@ -14,10 +14,9 @@ import duplexmt
 import evaluate
 import translate
 from duplexmt.config import TranslateSettings
-from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.decoding import Decoding
 from duplexmt.evaluation.results import write_results
-from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
+from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.model_folder.live_model import live_engine, live_text
 from duplexmt.model_folder.manifest import read_manifest
 from duplexmt.policy.decoding_options import Adaptive
@@ -25,7 +24,7 @@ from duplexmt.streaming.events import Write
 from duplexmt.streaming.live import LiveDriver, LiveEvent
 from duplexmt.streaming.systems import asks_length
 
-from ..helpers import SENTENCES, spoken_grid, tiny_prefix, tiny_tokenizer
+from ..helpers import CORPUS, SENTENCES, model_folder, spoken_grid, tiny_prefix, tiny_tokenizer, tsv
 from ..streaming.live_texts import cut_at_random
 from ..test_config import checked
 
@@ -52,19 +51,13 @@ def model_of(system, anchor):
 def folders(tmp_path_factory):
     """Model folders by system and anchor, with the pairs that were held out of their corpus."""
     home, found = tmp_path_factory.mktemp("models"), {}
-    held_out = home / "pairs.tsv"
-    held_out.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), encoding="utf-8")
-    data = {"corpus": "pairs", "path": "gone.tsv", "train_path": None, "licence": "CC0", "max_tokens": 60}
-    data |= {"source_language": "zh", "target_language": "en"}
-    data |= {"test_path": str(held_out), "validation_path": str(held_out)}
+    held_out = tsv(home / "pairs.tsv", PAIRS)
+    data = CORPUS | {"path": "gone.tsv", "licence": "CC0", "max_tokens": 60}
+    data |= {"test_path": held_out, "validation_path": held_out}
     for system, _, anchor in RUNS:
         policy = {"lam": 0.1, "theta": 0.5} | ({"words": True} if anchor == BY_WORDS else {})
-        found[system, anchor] = home / f"{system}-{anchor}"
-        save_model_folder(
-            found[system, anchor], model_of(system, anchor), tiny_tokenizer(), stream_tokens(tiny_tokenizer()),
-            backbone=None, data=data, policy=policy, scores={},
-            training={"typical_source_length": 7},
-        )  # fmt: skip
+        further = {"data": data, "policy": policy, "training": {"typical_source_length": 7}}
+        found[system, anchor] = model_folder(home / f"{system}-{anchor}", model_of(system, anchor), **further)
     return found
 
 

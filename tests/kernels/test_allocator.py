@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from duplexmt.config import TrainSettings, register_schemas, settings
 from duplexmt.kernels import allocator
+from tests.test_config import checked
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,8 +54,5 @@ def test_training_on_a_cpu_asks_for_it_before_it_begins(tmp_path, monkeypatch):
     done = []
     monkeypatch.setattr(allocator, "keep_freed_memory", lambda: done.append("memory"))
     monkeypatch.setattr(script, "run", lambda *_: done.append("run"))
-    register_schemas()
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        cfg = settings(TrainSettings, compose("train", ["trainer.accelerator=cpu"]))
-    script.train(cfg, tmp_path, "name", None)
+    script.train(checked("train", "trainer.accelerator=cpu"), tmp_path, "name", None)
     assert done == ["memory", "run"]

@@ -10,7 +10,7 @@ import pytest
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.decoding import DECODING, model_digest
 from duplexmt.evaluation.results import write_results
-from duplexmt.model_folder.manifest import MANIFEST, read_manifest, write_manifest
+from duplexmt.model_folder.manifest import MANIFEST, read_manifest
 from duplexmt.report.__main__ import main
 from duplexmt.report.overview import gather, read_run_curves, report_folder
 
@@ -27,10 +27,7 @@ SENTENCES = [("人好", "a cat"), ("我们是人", "the man"), ("我是人", "I 
 
 def save(folder, model, **data):
     """A model folder whose data settings say where a pair's texts are; its corpus is gone."""
-    saved = save_as_it_is(folder, model, tokens=TOKENS)
-    info = read_manifest(saved) | {"data": DATA | FIELDS | data}
-    write_manifest(saved, info)
-    return saved
+    return save_as_it_is(folder, model, tokens=TOKENS, data=DATA | FIELDS | data)
 
 
 @pytest.fixture(scope="module")

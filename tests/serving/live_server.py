@@ -13,7 +13,6 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from duplexmt.data.tokenizer import stream_tokens
-from duplexmt.model_folder.artifact import save_model_folder
 from duplexmt.model_folder.live_model import live_engine, live_text
 from duplexmt.policy.decoding_options import PAPER_RULE
 from duplexmt.protocol.messages import SCHEMA_FILE
@@ -27,7 +26,7 @@ from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent
 from duplexmt.streaming.live_text import LineEnd
 from duplexmt.streaming.settled import SettledTokens
 
-from ..helpers import float64, spoken_grid, tiny_prefix, tiny_tokenizer
+from ..helpers import CORPUS, float64, model_folder, spoken_grid, tiny_prefix, tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer(460)
 SCHEMA = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
@@ -59,14 +58,8 @@ def multi_path_folder(into, seed=0, k="multi"):
 
 
 def saved(into, model, kept, segmentation):
-    data = {
-        "source_language": "zh", "target_language": "en", "path": "pairs.tsv", "train_path": None, "max_tokens": 32,
-        "licence": "CC0", "segmentation": segmentation,
-    }  # fmt: skip
-    tokens = stream_tokens(TOKENIZER)
-    return save_model_folder(
-        into, model, TOKENIZER, tokens, data=data, policy=kept, training={}, backbone=None, scores={}
-    )
+    data = CORPUS | {"path": "gone.tsv", "max_tokens": 32, "licence": "CC0", "segmentation": segmentation}
+    return model_folder(into, model, TOKENIZER, data=data, policy=kept)
 
 
 @cache

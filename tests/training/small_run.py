@@ -14,12 +14,10 @@ import lightning as L
 import torch
 from lightning.pytorch.strategies import DDPStrategy
 
-from duplexmt.config import DataConfig
 from duplexmt.corpus.prepared import PreparedCorpus
 from duplexmt.data.loader import ROUND
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.decoder.schedules import shown_delay
-from duplexmt.model_folder.artifact import save_model_folder
 from duplexmt.training import run
 from duplexmt.training.data import GridDataModule
 from duplexmt.training.module import GridTranslation
@@ -91,15 +89,6 @@ def assert_same(one, other, tolerance=1e-12):
     assert any((gradient != 0).any() for gradient in one.values())
     for name in one:
         torch.testing.assert_close(one[name], other[name], rtol=0, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
-
-
-def saved(folder, model, tokens=None, **given):
-    """A model folder."""
-    usual = {"data": vars(DataConfig(corpus="builtin")), "policy": {"lam": 0.1, "theta": 0.5}, "training": {}}
-    tokens = tokens or stream_tokens(tiny_tokenizer())
-    return save_model_folder(
-        folder, model, tiny_tokenizer(), tokens, **{"backbone": None, "scores": {}} | usual | given
-    )
 
 
 def small_sample(size, system, setting):

@@ -11,9 +11,9 @@ from duplexmt.decoder.model import DecoderModel
 from duplexmt.grid.model import build_grid
 from duplexmt.model_folder.artifact import load_model_folder
 from tests.commands import run, succeeded
-from tests.helpers import SENTENCES, tiny_backbone, tiny_tokenizer
+from tests.helpers import SENTENCES, model_folder, tiny_backbone, tiny_tokenizer
 
-from .small_run import saved, small_data, small_module, small_prefix_module, small_trainer
+from .small_run import small_data, small_module, small_prefix_module, small_trainer
 
 ROWS = {"attention": "exact", "input_attends_output": False, "emit_hidden": 4}
 # Soft caps of scores and logits, sliding windows, two rotary bases, layers without rotary positions, biases, half of a
@@ -76,7 +76,7 @@ def test_steps_of_training_survive_saving_and_give_the_same_logits(kind, system,
         assert layers == {
             n.split(".")[-1] for n, p in module.model.decoder.layers.named_modules() if hasattr(p, "base_layer")
         }
-    loaded = load_model_folder(saved(tmp_path / "model", module.model, backbone=base if lora else None))
+    loaded = load_model_folder(model_folder(tmp_path / "model", module.model, backbone=base if lora else None))
     for found, expected in zip(logits_of(loaded.model), logits_of(module.model), strict=True):
         # LoRA is merged.
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-4 * expected.abs().max().item())

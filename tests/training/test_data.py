@@ -11,36 +11,26 @@ from duplexmt.corpus.prepared import prepare_corpus
 from duplexmt.data.batch import Example
 from duplexmt.data.tokenizer import stream_tokens, token_ids
 from duplexmt.training.data import GridDataModule
-from tests.helpers import SENTENCES, as_pairs
+from tests.helpers import CORPUS, SENTENCES, as_pairs, tsv
 
 from .small_run import built_trainer
 
-DATA = {
-    "corpus": "pairs", "path": None, "train_path": None, "validation_path": None, "test_path": None, "source_field": 0,
-    "target_field": 1, "source_language": "zh", "target_language": "en", "tokenizer": None, "vocab_size": 400,
-    "max_tokens": 40, "train_size": None, "validation_size": 2, "test_size": 2, "seed": 1,
-}  # fmt: skip
 FIELDS = {"source_field": 0, "target_field": 1, "source_language": "zh", "target_language": "en"}
-
-
-def tsv(path, pairs):
-    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
-    return str(path)
 
 
 def test_one_file_is_split_by_seed_and_a_tokenizer_trained_on_the_training_pairs(tmp_path):
     path = tsv(tmp_path / "all.tsv", SENTENCES)
-    one, two = prepare_corpus(**DATA | {"path": path}), prepare_corpus(**DATA | {"path": path})
+    one, two = prepare_corpus(**CORPUS | {"path": path}), prepare_corpus(**CORPUS | {"path": path})
     assert {name: len(pairs) for name, pairs in one.splits.items()} == {"train": 8, "validation": 2, "test": 2}
     assert one.splits == two.splits
     assert one.tokenizer.get_vocab() == two.tokenizer.get_vocab()
-    assert prepare_corpus(**DATA | {"path": path, "seed": 2}).splits != one.splits
+    assert prepare_corpus(**CORPUS | {"path": path, "seed": 2}).splits != one.splits
 
 
 def test_splits_with_files_of_their_own_are_taken_whole(tmp_path):
     train = tsv(tmp_path / "train.tsv", SENTENCES[:8])
     held_out = tsv(tmp_path / "held-out.tsv", SENTENCES[8:])
-    prepared = prepare_corpus(**DATA | {"train_path": train, "validation_path": held_out, "test_size": 1})
+    prepared = prepare_corpus(**CORPUS | {"train_path": train, "validation_path": held_out, "test_size": 1})
     assert sorted(prepared.splits["validation"]) == sorted(as_pairs(SENTENCES[8:]))  # 4, though validation_size says 2
     assert len(prepared.splits["test"]) == 1
 
@@ -87,7 +77,7 @@ def test_pairs_in_another_language_than_said_are_refused(tmp_path):
 
 def test_the_built_in_corpus_keeps_to_the_length_asked_for():
     sizes = {"train_size": 200, "validation_size": 20, "test_size": 20}
-    whole, short = (prepare_corpus(**DATA | sizes | {"corpus": "builtin", "max_tokens": most}) for most in (None, 50))
+    whole, short = (prepare_corpus(**CORPUS | sizes | {"corpus": "builtin", "max_tokens": most}) for most in (None, 50))
     for name, pairs in short.splits.items():
         fitting = [pair for pair in whole.splits[name] if max(map(len, token_ids(whole.tokenizer, list(pair)))) <= 50]
         assert pairs == fitting
@@ -98,12 +88,12 @@ def test_the_built_in_corpus_keeps_to_the_length_asked_for():
 def test_training_without_training_pairs_is_refused(tmp_path):
     path = tsv(tmp_path / "test.tsv", SENTENCES)
     with pytest.raises(ValueError, match=r"data\.path=FILE, or data\.train_path=FILE"):
-        prepare_corpus(**DATA | {"test_path": path})
+        prepare_corpus(**CORPUS | {"test_path": path})
 
 
 def test_the_generated_corpus_needs_a_size():
     with pytest.raises(ValueError, match=r"data\.train_size=null"):
-        prepare_corpus(**DATA | {"corpus": "builtin"})
+        prepare_corpus(**CORPUS | {"corpus": "builtin"})
 
 
 @pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="there is a GPU here")
@@ -118,13 +108,13 @@ def module_of(prepared):
 
 def test_a_resumed_run_keeps_its_tokenizer_and_refuses_another_corpus(tmp_path):
     path = tsv(tmp_path / "all.tsv", SENTENCES)
-    prepared = prepare_corpus(**DATA | {"path": path})
+    prepared = prepare_corpus(**CORPUS | {"path": path})
     run = tmp_path / "run"
     module_of(prepared).write_report(run)
-    again = prepare_corpus(**DATA | {"path": path, "tokenizer": str(run / "tokenizer")})
+    again = prepare_corpus(**CORPUS | {"path": path, "tokenizer": str(run / "tokenizer")})
     assert again.tokenizer.get_vocab() == prepared.tokenizer.get_vocab()
     module_of(again).write_report(run, resumed=True)
-    other = prepare_corpus(**DATA | {"path": tsv(tmp_path / "all.tsv", SENTENCES[:9])})
+    other = prepare_corpus(**CORPUS | {"path": tsv(tmp_path / "all.tsv", SENTENCES[:9])})
     with pytest.raises(ValueError, match=r"the corpus or the tokenizer is not the one .* was started with"):
         module_of(other).write_report(run, resumed=True)
 
@@ -133,7 +123,7 @@ def test_segmentation_and_context_decide_the_examples_and_the_length_limit(tmp_p
     pairs = [(f"{SENTENCES[number - 1][0]}|||{source}", target) for number, (source, target) in enumerate(SENTENCES)]
     longest = max(len(source) for source, _ in SENTENCES)
     settings = {"path": tsv(tmp_path / "all.tsv", pairs), "segmentation": "characters", "max_tokens": 3 * longest}
-    prepared = prepare_corpus(**DATA | settings, context_tokens=4, context_separator="|||")
+    prepared = prepare_corpus(**CORPUS | settings, context_tokens=4, context_separator="|||")
     assert sum(map(len, prepared.splits.values())) == len(SENTENCES), "the context does not count"
     tokens = stream_tokens(prepared.tokenizer, context_tokens=4)
     datamodule = GridDataModule(prepared, tokens, batch_size=4, seed=1)
@@ -168,7 +158,7 @@ def test_the_sentence_before_and_the_source_are_cleaned_each_for_itself(tmp_path
     read, _ = read_evaluation_file(path, FIELDS | fields, "|||")
     assert set(read) == clean
     settings = {"path": path, "max_tokens": None, "context_tokens": 4, "context_separator": "|||"}
-    splits = prepare_corpus(**DATA | fields | settings).splits
+    splits = prepare_corpus(**CORPUS | fields | settings).splits
     assert {pair for pairs in splits.values() for pair in pairs} == clean
 
 

@@ -17,10 +17,10 @@ from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.systems import build_system
 from tests.decoder.oracle import hugging_face_logits
-from tests.helpers import SENTENCES, float64, tiny_backbone, tiny_tokenizer
+from tests.helpers import SENTENCES, float64, model_folder, tiny_backbone, tiny_tokenizer
 
 from . import small_run
-from .small_run import saved, small_data, small_module, small_prefix_module, small_sample, small_trainer
+from .small_run import small_data, small_module, small_prefix_module, small_sample, small_trainer
 
 LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "v_proj", "up_proj"]}
 SOURCES = token_ids(tiny_tokenizer(), [source for source, _ in SENTENCES[:4]])
@@ -124,7 +124,7 @@ def test_a_step_of_training_survives_saving_and_decodes_as_before(tmp_path, k, s
     changed = {name for name, weight in module.named_parameters() if not torch.equal(weight, before[name])}
     trained = {name for name in before if not lora or "lora_" in name or "lm_head.modules_to_save" in name}
     assert changed == trained
-    folder = saved(tmp_path / "model", module.model, backbone=str(tmp_path / "base") if lora else None)
+    folder = model_folder(tmp_path / "model", module.model, backbone=str(tmp_path / "base") if lora else None)
     info = json.loads((folder / "duplexmt.json").read_text(encoding="utf-8"))
     assert (info["system"], info["prefix"]["k"]) == ("waitk" if k else "offline", k)
     assert not (folder / "emit_head.safetensors").exists()

@@ -12,8 +12,8 @@ from duplexmt.training.finish import demonstrate
 from duplexmt.training.module import GridTranslation
 from duplexmt.training.sample import SimultaneousSample
 
-from ..helpers import SENTENCES, grid_system, spoken_grid, tiny_tokenizer
-from .small_run import saved, small_trainer
+from ..helpers import SENTENCES, grid_system, model_folder, spoken_grid, tiny_tokenizer
+from .small_run import small_trainer
 
 TOKENS = stream_tokens(tiny_tokenizer(), context_tokens=4)
 SOURCES = SourceTokens(tiny_tokenizer())
@@ -56,7 +56,7 @@ def test_the_demonstration_reads_the_previous_sentence_first(tmp_path):
         "source_language": "zh", "target_language": "en", "licence": "CC0", "path": "-", "max_tokens": None,
         "context_tokens": 4, "context_separator": "|||",
     }  # fmt: skip
-    folder = saved(tmp_path / "model", model, TOKENS, data=data)
+    folder = model_folder(tmp_path / "model", model, tokens=TOKENS, data=data)
     shown = demonstrate(folder, prepared(), 2, "grid", 0.4, 8, torch.device("cpu"))
     system = grid_system(model, TOKENS, 0.4, 8, tokenizer=tiny_tokenizer())
     events = system.translate(SOURCES.ids(TEXTS[:1]), SOURCES.ids(BEFORES[:1]))
