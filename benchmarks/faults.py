@@ -344,7 +344,7 @@ def clock(case: Case, folder: Path, draw: random.Random) -> None:
 def all_cases(quick: bool) -> list[Case]:
     """In the order in which they are begun: what is done, to what, and whether the quick campaign has it."""
     table: list[tuple[str, bool, Callable[..., None], dict[str, Any]]] = []
-    for system, *ways in product(SYSTEMS, ("linear", "constant"), ("1", "cores"), (1, 2), (None, 4096)):
+    for system, *ways in product(SYSTEMS, ("linear", "constant"), ("1", "cores"), (1, 2), (None, 512)):
         schedule, devices, accumulate, tokens = ways
         names = ("training.schedule", "trainer.devices", "trainer.accumulate_grad_batches", "data.batch_tokens")
         usual = ("linear", "1", 1, None)  # which all other cases have, too

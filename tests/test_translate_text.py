@@ -104,6 +104,16 @@ class Terminal(io.StringIO):
         return True
 
 
+def test_events_say_when_each_token_was_read_and_written(run, capsys):
+    run("他没有看见")
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert events[0]["event"] == "read"
+    assert events[0]["emit_probability"] is None, "nothing was asked before it"
+    assert [event["event"] for event in events].index("end") == len(events) - 1
+    delays = [event["delay"] for event in events if event["event"] == "write"]
+    assert delays == sorted(delays) != []
+
+
 def test_every_kind_of_line_end_ends_a_line(translated):
     text = "他没有\r看见\r\n那个人\n我们\r"
     expected = {1: "他没有", 2: "看见", 3: "那个人", 4: "我们"}

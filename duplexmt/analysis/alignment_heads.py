@@ -104,7 +104,7 @@ def best_heads(
 
 def main() -> None:
     """The command."""
-    parser = command_parser(__doc__)
+    parser = command_parser(__doc__, "python -m duplexmt.analysis.alignment_heads")
     parser.add_argument("model_folder")
     parser.add_argument("--pairs", type=int, default=200, help="training pairs to look at")
     parser.add_argument("--heads", type=int, default=4)

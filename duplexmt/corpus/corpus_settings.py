@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass
 class CorpusSettings:
-    """What decides which pairs a corpus has; the defaults are those of older model folders.
+    """What decides which pairs a corpus has. The defaults are those of `conf/`, and fit older model folders.
 
     `tokenizer` may be a loaded one.
     """

@@ -175,10 +175,12 @@ class Decoding:
             raise ValueError(f"{folder} holds no evaluation: it has no {DECODING}; decode with python evaluate.py")
         try:
             content = json.loads((folder / DECODING).read_text(encoding="utf-8"))
-            points = {key: Point(**values) for key, values in content["points"].items()}
+            points = {key: Point(**values | {"name": values["name"]}) for key, values in content["points"].items()}
             decoding = cls(folder, content["test"], points, content["complete"], content.get("model_folders"))
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{folder / DECODING} is damaged ({error!r}): evaluate into a new folder") from error
+            raise ValueError(
+                f"{folder / DECODING} is damaged, or of an older version ({error!r}): evaluate into a new folder"
+            ) from error
         decoding._read_hypotheses()
         return decoding
 

@@ -37,7 +37,7 @@ class Scores:
 
 SHORT = {("words", True): "by words", ("heads", "all"): "all heads", ("heads", "found"): "alignment heads"}
 GUARD = "max_target_tokens"
-# Options that a name tells where they differ; older evaluations have options of models, too, whose names tell them.
+# Options that a name tells where they differ.
 RUN_WITH = (TRAINED_AS, "quantize", "certainty", "k_min", "words", "k_max", "alpha", "divergence", "heads", GUARD)
 
 

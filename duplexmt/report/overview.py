@@ -276,8 +276,8 @@ def configuration(folder: Path | None, info: Mapping[str, Any] | None) -> list[t
     found = []
     for heading, name in (("Settings", "config"), ("Command line", "overrides")):
         path = folder / ".hydra" / f"{name}.yaml" if folder is not None else Path()
-        if path.is_file():
-            found.append((heading, path.read_text(encoding="utf-8")))
+        if path.is_file() and (text := path.read_text(encoding="utf-8")).strip() != "[]":
+            found.append((heading, text))
     if info is not None:
         kept = {name: value for name, value in info.items() if name not in ("files", "scores")}
         found.append(("Model", yaml.safe_dump(kept, allow_unicode=True, sort_keys=False)))

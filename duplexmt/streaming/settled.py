@@ -20,14 +20,16 @@ the best path is the best path to where it ends. So the tokens that the encoding
 such `s`, are settled. A model that takes a whole piece for one token where it has it (`ignore_merges`) may do so with
 `w` itself, too.
 
-*Cuts.* What follows a settled piece is tokenised as it would be by itself, since patterns look at nothing behind them.
-So a text that grows is tokenised from its last cut on.
+*Cuts.* What follows a settled piece is tokenised as it would be by itself, since patterns look at nothing behind them;
+and so is what follows settled tokens that end after a letter of a word, where a word goes on with letters only, and no
+merge crosses a boundary of settled tokens. So a text that grows is tokenised from its last cut on.
 
 A tokenizer of another kind settles nothing before its text is complete: `warning` says why.
 """
 
 import json
 from bisect import bisect_right
+from functools import lru_cache
 from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
@@ -37,6 +39,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 from ..data.tokenizer import source_ids
 
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+KNOWN_PIECES = 2**14
 ABOUT = ("", ""), ("a", ""), ("1", ""), (".", ""), (" ", ""), ("", "."), ("", "a")  # that tell what a character is
 SPACE = "▁"  # SentencePiece's
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -46,6 +49,11 @@ _ALTERNATIVE = regex.compile(r"(?:\\.|(\[(?:\\.|(?1)|[^\[\]\\])*+\])|(\((?:\\.|(
 _UP_TO_LAST_CLUSTER = regex.compile(r"(?s:.*?)(?=\X?\Z)")
 _CLASS_OR_ESCAPE = regex.compile(r"\[(?:\\.|(?R)|[^\[\]\\])*+\]|\\\W")
 _LOOKS_AROUND = regex.compile(r"\(\?(?!:|i:)|[$^]|\\[bBAzZGkKRX1-9]|\)[?*+}]\+")
+# Words that go on with any letter, and what does not begin with one: a word may be cut between two letters.
+_CUT_IN_WORDS = regex.compile(
+    r"(?: \?|\[\^\\r\\n\\p\{L\}\\p\{N\}\]\?\+?)(?:\\p\{L\}|\[\\p\{L\}\\p\{M\}\])\+"
+    r"|(?:\(\?i:)?'.*|\\p\{N\}.*| \?\[\^\\s\\p\{L\}.*|\\s.*"
+)
 
 
 class Tail(NamedTuple):
@@ -70,6 +78,8 @@ class SettledTokens:
     def __init__(self, tokenizer: Any, segmentation: str = "tokens") -> None:
         source_ids(tokenizer, [], segmentation)  # for its check
         self.tokenizer, self.segmentation = tokenizer, segmentation
+        # After a cut a piece is a few characters long, and comes again: half of everyday text's do within 600 lines.
+        self._settled_within = lru_cache(KNOWN_PIECES)(self._look_within)
         self.warning: str | None = None
         if segmentation == "tokens":
             try:
@@ -101,14 +111,18 @@ class SettledTokens:
         if self.moves and added:
             raise UnknownKind("it begins anew, with a space, behind its added tokens")
         model = description["model"]
+        self.of_bytes = "ByteLevel" in json.dumps(description["pre_tokenizer"])
         entries = model["vocab"]  # of a Unigram model with their scores
         self.vocabulary = sorted(entries if isinstance(entries, dict) else [entry for entry, _ in entries])
         self.longest = max(map(len, self.vocabulary))
-        check_model(model, set(self.vocabulary), "ByteLevel" in json.dumps(description["pre_tokenizer"]))
+        check_model(model, set(self.vocabulary), self.of_bytes)
         self.model = self.merges = self.backend.model
-        if model.get("ignore_merges"):  # its merges alone, for pieces that may go on
+        if ignores := model.get("ignore_merges"):  # its merges alone, for pieces that may go on
             without = description | {"model": model | {"ignore_merges": False}}
             self.merges = Tokenizer.from_str(json.dumps(without)).model
+        simple = len(self.patterns) == 1 and self.patterns[0].may_be_cut_in_words and not self.moves
+        self.cuts_words = simple and model["type"] == "BPE" and not ignores and not model.get("fuse_unk")
+        self.letters: dict[str, bool] = {}
         self.known: dict[str, bool] = {}
 
     def after(self, text: str, cut: int) -> tuple[list[int], int, int]:
@@ -147,7 +161,10 @@ class SettledTokens:
         if tail.end < len(rest):
             pieces = self._pieces(rest[: tail.end])
         if piece := next((piece for piece, span in pieces if span == (tail.begin, tail.end)), ""):
-            tokens += self._settled_within(piece)
+            within, length = self._settled_within(piece)
+            tokens += within
+            if tail.cut == tail.begin and (word := self._word(rest[tail.begin : tail.end], length)):
+                before, size = len(tokens), tail.begin + word
         return tokens, before, cut + size
 
     def complete(self, text: str) -> list[int]:
@@ -175,15 +192,41 @@ class SettledTokens:
                 cut, is_free = begin, is_gap
         return Tail(begin, end, cut)
 
-    def _settled_within(self, piece: str) -> list[int]:
-        """Tokens that all continuations of a piece have in common."""
-        tokens = self._encode(piece)
+    def _look_within(self, piece: str) -> tuple[list[int], int]:
+        """Tokens that all continuations of a piece have in common; characters of the piece that these are, if known."""
+        tokens, size = self._encode(piece), len(piece)
         if self.merges is not self.model:
             tokens = _common(tokens, self._merged(piece))
         for start in range(max(0, len(piece) - self.longest), len(piece)):
-            if tokens and self._begins_an_entry(piece[start:]):
-                tokens = _common(tokens, self._merged(piece[:start]))
-        return tokens
+            if self._begins_an_entry(piece[start:]):
+                other = self._merged(piece[:start])
+                common = _common(tokens, other)
+                if len(common) < len(tokens):
+                    tokens, size = common, start if len(common) == len(other) else 0
+                if not tokens:
+                    break
+        return tokens, size
+
+    def _word(self, text: str, size: int) -> int:
+        """Characters of a piece that may be cut off as the beginning of a word; 0 if it may not be cut there.
+
+        Args:
+            size: in characters of the model: bytes, where the tokenizer works on bytes.
+        """
+        if not self.cuts_words:
+            return 0
+        if self.of_bytes:
+            cut_off = text.encode()[:size]
+            size = len(cut_off.decode(errors="ignore"))
+            if len(text[:size].encode()) < len(cut_off):
+                return 0  # within a character
+        return size if size and text[0] != "'" and self._is_letter(text[size - 1]) else 0
+
+    def _is_letter(self, character: str) -> bool:
+        """Whether a word goes on with it, in the tokenizer's own eyes."""
+        if character not in self.letters:
+            self.letters[character] = len(self._pieces("a" + character)) == 1
+        return self.letters[character]
 
     def _is_known(self, character: str) -> bool:
         """Whether `regex` takes a character for what the tokenizer does, which may know another version of Unicode."""
@@ -233,6 +276,7 @@ class Pattern:
             raise UnknownKind(f"its pattern {pattern} is not known here ({error})") from error
         if any(one.match("") for one in self.alternatives):
             raise UnknownKind(f"its pattern {pattern} matches no text at all")
+        self.may_be_cut_in_words = all(map(_CUT_IN_WORDS.fullmatch, alternatives))
 
     def tail(self, text: str) -> tuple[int, int, bool]:
         """Where the first piece begins that is not settled; how much of it is surely of one piece; and whether that is

@@ -93,7 +93,7 @@ def install(entity: str, project: str) -> str:
 
 def main() -> None:
     """Make them."""
-    parser = command_parser(__doc__)
+    parser = command_parser(__doc__, "python -m duplexmt.tracking.dashboard")
     parser.add_argument("--entity", required=True)
     parser.add_argument("--project", default="duplexmt")
     arguments = parser.parse_args()

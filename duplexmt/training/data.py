@@ -25,7 +25,7 @@ class GridDataModule(L.LightningDataModule):
 
     Args:
         batch_size: pairs a batch, on each device.
-        batch_tokens: length of the list into which a batch's pairs are packed, on each device, in place of either.
+        batch_tokens: length of the list into which a batch is packed, on each device, in place of `batch_size` pairs.
     """
 
     def __init__(

@@ -145,10 +145,8 @@ def test_models_of_one_system_are_told_apart_by_how_they_are_run():
     assert name_points(cut_off) == [("grid max_target_tokens 3", "θ=0.5"), ("grid", "θ=0.5")]
 
 
-def test_models_are_told_apart_by_their_names_whatever_older_evaluations_record_of_them():
-    paper, ours = {"attention": "approximate", "λ": 0.1}, {"attention": "exact", "λ": 0.03}
-    points = [point(folder="/r/1/model", name="paper", **paper), point(folder="/r/2/model", name="ours", **ours)]
-    points.append(point("offline", None))
+def test_models_are_told_apart_by_their_names_and_those_of_one_name_by_their_folders():
+    points = [point(folder="/r/1/model", name="paper"), point(folder="/r/2/model", name="ours"), point("offline", None)]
     assert [name for name, _ in name_points(points)] == ["grid (paper)", "grid (ours)", "offline"]
     points.append(point(folder="/r/3/model", name="ours"))
     assert [name for name, _ in name_points(points)] == ["grid (paper)", "grid (2)", "offline", "grid (3)"]

@@ -15,7 +15,7 @@ LATER = torch.ones(Y, Y, dtype=torch.bool).triu(1)[:, :, None]
 
 @torch.no_grad()
 def inner_layers(model):
-    """Layers between the first and the last, and of each stream there states, normed states, queries and keys."""
+    """Layers between the first and the last, and of each stream their states, normed states, queries and keys."""
     seen, project = [], model.blocks.project
 
     def noted(layer, states, *rest):

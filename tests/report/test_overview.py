@@ -78,7 +78,8 @@ def test_a_run_with_its_evaluation_has_everything(run, evaluation):
     assert set(report.examples[0].written) == {"grid θ=0.3", "grid θ=0.7", "offline"}
     assert report.viewer.sentences[0].label == "given"
     assert len(report.viewer.sentences) == 4
-    assert "theta" in report.configuration[0][1]
+    assert [heading for heading, _ in report.configuration] == ["Settings", "Command line", "Model"]
+    assert "theta: [0.5, 0.7]" in report.configuration[0][1]
     assert dict(report.facts)["λ"] == "0.1"
 
 

@@ -233,9 +233,9 @@ def test_what_is_settled_begins_the_tokens_of_every_continuation(name, text, oth
                 assert tokens == whole[: len(tokens)], (text[:end], other)
 
 
-def test_of_a_text_with_gaps_little_is_tokenised_again():
+def test_little_is_tokenised_again():
     for name in ("merges", "byte level", "like Qwen2"):
-        text, cut = " ".join(text for _, text in SENTENCES), 0
+        text, cut = "".join(text for text, _ in SENTENCES), 0
         for end in range(1, len(text) + 1):
             _, _, cut = rule(name).after(text[:end], cut)
             assert end - cut <= 12, text[:end]
