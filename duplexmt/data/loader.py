@@ -30,9 +30,8 @@ class StepLoader:
     An optimiser step takes `batch_size` pairs on each of `world_size` devices for each of `accumulate` batches. Steps
     are drawn from the shuffled corpus in pools of about `pool` pairs, at least a step each, sorted by size, so that
     pairs of a step have similar lengths, and come in random order. Which pairs form a step depends only on the size of
-    a step, not on how many devices share it. Every epoch has the same
-    number of steps and sees every pair exactly once: what is left over, too little for a step of its own, is spread
-    over the steps.
+    a step, not on how many devices share it. Every epoch has the same number of steps and sees every pair exactly once:
+    what is left over, too little for a step of its own, is spread over the steps.
 
     Args:
         batch_size: pairs a batch, on each device.

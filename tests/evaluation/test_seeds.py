@@ -180,6 +180,20 @@ def test_what_has_a_training_of_nothing_but_empty_hypotheses_is_shown_and_not_co
     assert not (tmp_path / "comparisons.json").exists()
 
 
+def test_a_table_over_seeds_shows_the_names_of_systems(tmp_path):
+    entries = [
+        point("grid", theta, f"runs/{size}-{seed}/model", f"m{size}{seed}", name=f"on {size}", seed=seed)
+        for theta in (0.5, 0.9)
+        for size in (25000, 100000)
+        for seed in (1, 2)
+    ]
+    evaluated(tmp_path, entries)
+    write_results([tmp_path], tmp_path, **OPTIONS, over_seeds=True)
+    assert [(row["system"], row["setting"], row["trainings"]) for row in rows_of(tmp_path)] == [
+        (f"grid (on {size})", f"θ={theta}", 2) for size in (100000, 25000) for theta in (0.5, 0.9)
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(("seeds", "told"), [((1, 1), True), ((1, 2, 1), True), ((1, 2), False), ((None, None), False)])
 def test_two_models_of_one_name_and_seed_differ_in_more_and_are_refused(seeds, told):
     entries = [scores("grid", 0.5, number, 10.0) for number in range(len(seeds))]

@@ -1,4 +1,4 @@
-"""Training of wait-k and offline: gradients, LoRA, saving, decoding."""
+"""Training of wait-k and offline: gradients, resuming, LoRA, saving, decoding."""
 
 import json
 from functools import partial
@@ -17,10 +17,10 @@ from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.streaming.events import collect
 from duplexmt.streaming.systems import build_system
 from tests.decoder.oracle import hugging_face_logits
-from tests.helpers import SENTENCES, float64, model_folder, tiny_backbone, tiny_tokenizer
+from tests.helpers import SENTENCES, float64, model_folder, tiny_backbone, tiny_prefix, tiny_tokenizer
 
 from . import small_run
-from .small_run import small_data, small_module, small_prefix_module, small_sample, small_trainer
+from .small_run import built_trainer, small_data, small_module, small_prefix_module, small_sample, small_trainer
 
 LORA = {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": ["q_proj", "v_proj", "up_proj"]}
 SOURCES = token_ids(tiny_tokenizer(), [source for source, _ in SENTENCES[:4]])
@@ -64,6 +64,25 @@ def test_positions_inside_prefixes_are_not_scored_and_the_source_prefix_is_alway
 
 
 # --- a run -----------------------------------------------------------------------------------------------------------
+
+
+def fit(folder, *, k=2, resume=False, accumulate=2, **limits):
+    """Train wait-k in a folder as `train.py` does, with the sample that is translated after each validation."""
+    module = small_prefix_module(tiny_prefix(k, vocab_size=len(tiny_tokenizer()), layers=1, seed=5).double())
+    trainer = built_trainer(
+        folder, small_sample(4, "waitk", 2), accumulate_grad_batches=accumulate, gradient_clip_val=1.0, **limits
+    )
+    checkpoint = folder / "checkpoints" / "last.ckpt" if resume else None
+    trainer.fit(module, small_data(1), ckpt_path=checkpoint, weights_only=True)
+    return module.state_dict(), trainer
+
+
+def test_a_resumed_run_ends_with_exactly_the_weights_of_an_undisturbed_one(tmp_path):
+    whole, _ = fit(tmp_path / "whole", k="multi", max_epochs=-1, max_steps=9)
+    fit(tmp_path / "parts", k="multi", max_epochs=-1, max_steps=7)  # in the second epoch
+    resumed, trainer = fit(tmp_path / "parts", k="multi", resume=True, max_epochs=-1, max_steps=9)
+    assert trainer.global_step == 9
+    assert all(torch.equal(weight, resumed[name]) for name, weight in whole.items())
 
 
 def test_validation_means_run_over_all_tokens_of_all_batches():
