@@ -86,7 +86,8 @@ def seems(head: bytes) -> str | None:
         return name
     best = from_bytes(head, cp_isolation=[*_OTHERS]).best()
     if best is None:
-        return next((name for codec, name in _OTHERS.items() if decodes(head, codec)), None)
+        fitting = (codec for codec in _OTHERS if decodes(head, codec) and _is_legible(head.decode(codec, "replace")))
+        return next((_OTHERS[codec] for codec in fitting), None)
     found = best.encoding
     doubtful = found in ("big5", "cp932") or (found == "cp949" and len(head) < _SHORT and not _is_hangul(head))
     if doubtful and _is_simplified(head):
@@ -95,7 +96,7 @@ def seems(head: bytes) -> str | None:
         found = "big5"
     elif found in ("cp1250", "cp1252"):
         found = "cp1250" if _is_central_european(head) else "cp1252"
-    return _OTHERS[found]
+    return _OTHERS[found] if _is_legible(head.decode(found, "replace")) else None  # bytes that are no text
 
 
 def decodes(text: bytes, codec: str) -> bool:
@@ -141,5 +142,9 @@ def _wide(head: bytes) -> str | None:
 def _is_text(head: bytes, codec: str) -> bool:
     """Whether bytes are text in an encoding of two or four bytes a character: lines or columns of known signs."""
     text = head.decode(codec, "replace")
-    odd = sum(not (sign.isprintable() or sign.isspace()) or sign == "\ufffd" for sign in text)
-    return any(end in text for end in "\n\r\t") and 50 * odd < len(text)
+    return any(end in text for end in "\n\r\t") and _is_legible(text)
+
+
+def _is_legible(text: str) -> bool:
+    """Whether of a text's signs hardly any are control characters, or unknown."""
+    return 50 * sum(not (sign.isprintable() or sign.isspace()) or sign == "\ufffd" for sign in text) < len(text)

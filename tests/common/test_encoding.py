@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import random
 import subprocess
 
 import pytest
@@ -134,3 +135,8 @@ def test_a_chinese_sentence_is_told_from_a_korean_one():
 
 def test_simplified_chinese_is_told_from_big5_and_shift_jis_however_few_signs_it_has():
     assert seems("汉字\n".encode("gb18030") * 1000) == "GB18030"
+
+
+@pytest.mark.parametrize("size", [40, 400, 4000])
+def test_bytes_that_are_no_text_are_in_no_encoding(size):
+    assert seems(random.Random(size).randbytes(size)) is None
