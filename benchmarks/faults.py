@@ -39,6 +39,7 @@ MARK = "DUPLEXMT_FAULT"  # in the environment of all processes of a command
 SMALL = [
     "experiment=smoke", "data.train_size=160", "data.validation_size=10", "data.test_size=10", "trainer.max_epochs=2",
     "training.checkpoint_every_n_steps=3", "training.sample_size=4", "probes.count=1", "demonstrate=1",
+    "trainer.precision=32",  # auto takes the faster one, which may be another while other programs run
 ]  # fmt: skip
 SYSTEMS = {
     "grid": ["system=grid"],
