@@ -285,7 +285,7 @@ def packed_tokens(cfg: TrainSettings) -> int | None:
         if asked not in ("auto", None):
             raise ValueError(
                 f"data.batch_tokens={asked}: exact attention of rows that read each other pads its pairs; give "
-                "data.batch_size, or model.attention=approximate, or model.input_attends_output=false "
+                "data.batch_tokens=null, or model.attention=approximate, or model.input_attends_output=false "
                 "model.softmax=joint"
             )
         return None

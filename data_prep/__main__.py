@@ -9,8 +9,6 @@ python -m data_prep root=wmt21 'sources=[paracrawl,un,wikimatrix]'      once the
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 
@@ -25,6 +23,7 @@ from data_prep.prepare import clean, prepare, workers
 from data_prep.sources import find_files
 from data_prep.tokens import token_counter
 from duplexmt.common.arguments import check_arguments, quote_arguments
+from duplexmt.common.command import one_line_errors
 from duplexmt.common.cores import usable_cores
 
 log = logging.getLogger("data_prep")
@@ -42,22 +41,10 @@ class Command(Preparation):
 ConfigStore.instance().store(name="prepare_schema", node=Command)
 
 
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """A user's mistake is one line; its traceback comes with HYDRA_FULL_ERROR=1."""
-    try:
-        yield
-    except (ValueError, OSError, OmegaConfBaseException) as error:
-        if os.environ.get("HYDRA_FULL_ERROR") == "1":
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-
-
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="prepare")
 def main(cfg: DictConfig) -> None:
     """Clean, and draw the sample."""
-    with one_line_errors():
+    with one_line_errors(OmegaConfBaseException):
         if OmegaConf.is_missing(cfg, "root"):
             raise ValueError("no value for root: say where the corpus's files are with root=FOLDER")
         plan: Command = OmegaConf.to_object(cfg)  # type: ignore[assignment]
@@ -87,7 +74,7 @@ class _NoPandas(MetaPathFinder):
 def start() -> None:
     """`python -m data_prep`, and the console script."""
     sys.meta_path.insert(0, _NoPandas())
-    with one_line_errors():
+    with one_line_errors(OmegaConfBaseException):
         sys.argv[1:] = check_arguments(Command, quote_arguments(sys.argv[1:]))
     main()
 

@@ -123,9 +123,7 @@ class DataConfig(CorpusSettings):
     source_prefix: str = ""  # read before the text, and not scored
     target_prefix: str = ""  # likewise
     batch_size: int = 16  # pairs, on each device
-    batch_tokens: Any = (
-        "auto"  # of the list a batch is packed into, in place of batch_size pairs; auto: 8192 on CUDA, else null
-    )
+    batch_tokens: Any = "auto"  # of the list a batch is packed into; auto: 8192 on CUDA, else null, batch_size pairs
 
     def __post_init__(self) -> None:
         if self.corpus not in ("builtin", "pairs", "pairs_folder", "wmt21_zhen", "recorded"):

@@ -1,6 +1,7 @@
-"""A command that is none of Hydra's: its help, and a user's mistake as one line. Nothing else is imported."""
+"""A command's help, and a user's mistake as one line. Nothing else is imported."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,17 @@ def command_parser(description: str | None, prog: str | None = None) -> argparse
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
-    """A user's mistake is told in one line, with exit status 2."""
+def one_line_errors(*further: type[Exception]) -> Iterator[None]:
+    """A user's mistake is told in one line, with exit status 2; its traceback comes with HYDRA_FULL_ERROR=1.
+
+    Args:
+        further: kinds of errors that are mistakes, beside ValueError and OSError.
+    """
+    mistakes: tuple[type[Exception], ...] = (ValueError, OSError, *further)
     try:
         yield
-    except (ValueError, OSError) as error:
+    except mistakes as error:
+        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

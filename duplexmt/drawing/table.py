@@ -56,6 +56,8 @@ def read_json(path: Path) -> dict[str, Any]:
         caption, rows, footnotes = read["caption"], check_rows(read["rows"]), read["footnotes"]
         if not (isinstance(footnotes, list) and all(isinstance(text, str) for text in (caption, *footnotes))):
             raise TypeError("caption and footnotes must be text")
+        if not all(isinstance(cell, str | int | float | None) for row in rows for cell in row.values()):
+            raise TypeError("cells must be text, numbers or null")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}): write it again with python evaluate.py rescore=…") from error
     return {"caption": caption, "rows": rows, "footnotes": footnotes}

@@ -94,8 +94,7 @@ def learnt_pairs(file: str, languages: tuple[str, str], trained_on: Sequence[Map
         ValueError: what `read_evaluation_file` refuses.
     """
     first: Mapping[str, Any] = next(iter(trained_on), {})
-    fields = first.get("source_field", 0), first.get("target_field", 1)
-    data = {"source_field": fields[0], "target_field": fields[1]}
+    data = {"source_field": first.get("source_field", 0), "target_field": first.get("target_field", 1)}
     data |= {"source_language": languages[0], "target_language": languages[1]}
     separators = [own["context_separator"] for own in trained_on if own.get("context_tokens")]
     try:
@@ -104,8 +103,8 @@ def learnt_pairs(file: str, languages: tuple[str, str], trained_on: Sequence[Map
         )
     except ValueError as error:
         raise ValueError(
-            f"{error} (the aligner reads fields {fields[0]} and {fields[1]}, as the models' training did: give a file "
-            "that is laid out so)"
+            f"{error} (the aligner reads fields {data['source_field']} and {data['target_field']}, as the models' "
+            "training did: give a file that is laid out so)"
         ) from error
     return pairs
 
