@@ -55,7 +55,9 @@ run -m duplexmt.model_folder.pack "$OUT/$last/model" "$INTO" --results "${tests[
 run -m duplexmt.evaluation.samples "$OUT/${tests[0]}" "$INTO"
 if [[ $model == zh-en && -z ${DRY_RUN:-} ]]; then
     {
-        printf '\n%s\n' '## What has to be copied' 'Kept whole in 200 sentences (`benchmarks/copied_whole.py`):' '```'
+        printf '\n%s\n' '## What has to be copied' \
+            'Kept whole in 200 sentences with one thing to copy each (`benchmarks/copied_whole.py`). Of several in one sentence, as' \
+            'in a date, some often come out in the wrong place or not at all:' '```'
         python benchmarks/copied_whole.py "$INTO" | sed -n '/%/p'
         printf '```\n'
     } >> "$INTO/README.md"
