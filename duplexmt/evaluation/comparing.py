@@ -26,8 +26,9 @@ def comparisons(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str,
 
     For each point of the system with fewer points, the other system's quality is interpolated between its own points
     at that point's latency, in every resample (`bootstrap.quality_at_latency`). Where the other system is slower even
-    at its fastest, there is nothing to compare. Where it is faster even at its slowest it has that point's quality, and
-    the row says `beyond`: a slower setting of it, which nobody measured, might be better.
+    at its fastest, there is nothing to compare; where it is so in some resamples only, it has its fastest point's
+    quality in these. Where it is faster even at its slowest it has that point's quality, and the row says `beyond`: a
+    slower setting of it, which nobody measured, might be better.
     """
     systems = _by_system(scores)
     names = sorted(systems, key=lambda name: -len(systems[name]))
@@ -40,13 +41,14 @@ def comparisons(scores: Sequence[Scores], latency: str = "AL") -> list[dict[str,
 
 
 def _compare(curve: Sequence[Scores], other: Scores, metric: str, latency: str) -> dict[str, Any] | None:
-    curve, at = [entry for entry in curve if entry.row[latency] is not None], other.row[latency]
+    curve, at = [entry for entry in curve if _is_known(entry, latency)], other.row[latency]
     if not curve or at is None:
         return None
     # More words written before the source ends is less latency.
     slower = -1.0 if latency.startswith("SWF") else 1.0
-    wanted = slower * other.samples[latency]
-    found = quality_at_latency(slower * _resampled(curve, latency), _resampled(curve, metric), wanted)
+    latencies = slower * _resampled(curve, latency)
+    wanted = np.maximum(slower * other.samples[latency], latencies.min(1))
+    found = quality_at_latency(latencies, _resampled(curve, metric), wanted)
     chance = _chance(found - other.samples[metric])
     value = quality_at_latency(slower * _measured(curve, latency), _measured(curve, metric), np.array([slower * at]))
     if chance["p"] is None or np.isnan(value[0]):  # out of reach, or without a latency in some resample
@@ -188,9 +190,14 @@ def curve_means(scores: Sequence[Scores]) -> list[dict[str, Any]]:
 def _by_system(scores: Sequence[Scores]) -> dict[str, list[Scores]]:
     systems: dict[str, list[Scores]] = {}
     for entry in scores:
-        if entry.row["AL"] is not None:  # not nothing but empty hypotheses
+        if _is_known(entry, "AL"):  # not nothing but empty hypotheses
             systems.setdefault(entry.system, []).append(entry)
     return systems
+
+
+def _is_known(entry: Scores, latency: str) -> bool:
+    """Whether every resample has a latency: some have none of the sentences with one, where these are few."""
+    return entry.row[latency] is not None and not np.isnan(entry.samples.get(latency, np.nan)).any()
 
 
 def _measured(curve: Sequence[Scores], column: str) -> Array:

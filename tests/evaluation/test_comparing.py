@@ -1,5 +1,7 @@
 """Systems against each other: at equal latency, and as curves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -23,15 +25,22 @@ def test_systems_are_compared_where_their_latency_is_equal():
     assert (wait["beyond"], rows["offline"]["beyond"]) == ("", "yes")
 
 
-def test_a_setting_of_nothing_but_empty_hypotheses_is_left_out_of_a_comparison():
-    silent = entry("grid", 0.99, 0, 1, AL=None)
-    silent.samples["AL"] = np.full(1000, np.nan)
-    assert comparisons([*SYSTEMS, silent]) == comparisons(SYSTEMS) != []
+def test_a_setting_whose_sentences_with_a_latency_are_none_or_few_is_left_out_of_a_comparison():
+    silent, nearly = entry("grid", 0.99, 0, 1, AL=None), entry("grid", 0.98, 0, 1)
+    silent.samples["AL"], nearly.samples["AL"][0] = np.full(1000, np.nan), np.nan
+    assert comparisons([*SYSTEMS, silent, nearly]) == comparisons(SYSTEMS) != []
+    late, wait = three("grid", 0.99, 25, 6, 8, 1), three("waitk", 3, 20, 3, 4, 60)
+    late.samples["YAAL"][0] = np.nan
+    assert [row["latency"] for row in by_latencies([*GRID, late, wait])] == ["AL", "YAAL", "SWF"]
 
 
 def test_a_system_faster_than_the_other_at_its_fastest_is_not_compared():
     slow = [entry("grid", 0.5, 20, 5), entry("grid", 0.9, 24, 6), entry("waitk", 3, 18, 3)]
     assert comparisons(slow) == []
+    near = entry("waitk", 3, 18, 5.25)
+    assert (near.samples["AL"] < slow[0].samples["AL"]).any(), "in some resamples only"
+    (row,) = comparisons([*slow[:2], near])
+    assert row["low"] < row["difference"] == 3 < row["high"]
 
 
 def test_curves_hold_values_and_intervals_and_leave_out_what_has_no_latency():
@@ -140,3 +149,5 @@ def test_a_curve_s_number_is_its_mean_quality_over_the_latencies_that_all_curves
 def test_a_curve_alone_or_without_a_latency_in_common_has_no_number():
     assert curve_means(SYSTEMS) == [], "wait-k and offline are a point each"
     assert curve_means([*SYSTEMS[:2], entry("waitk", 5, 20, 5), entry("waitk", 7, 21, 6)]) == []
+    of_one_sentence = [replace(one, samples={}) for one in (*SYSTEMS[:2], entry("waitk", 1, 16, 1), SYSTEMS[3])]
+    assert curve_means(of_one_sentence) == []
