@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Mapping, Sequence
 from io import BytesIO
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 
 from . import style
@@ -53,7 +53,7 @@ def joined(parts: Sequence[Mapping[str, Curve]]) -> dict[str, list[tuple[int, fl
     """
     curves: dict[str, list[tuple[int, float]]] = {}
     for part in parts:
-        resumed = min((step for points in part.values() for step, _ in points), default=0)
+        resumed = min((step for points in part.values() for step, _ in points), default=inf)
         curves = {name: [point for point in points if point[0] < resumed] for name, points in curves.items()}
         for name, points in part.items():
             curves.setdefault(name, []).extend(points)
