@@ -18,7 +18,7 @@ from huggingface_hub import try_to_load_from_cache
 
 from ..common.files import write_whole
 from ..decoder.decoder_options import MULTI_PATH
-from ..metrics.neural import whole_lines
+from ..metrics.neural import cut_half_line, whole_lines
 from ..model_folder.manifest import file_digest, read_manifest
 from .translation import Record
 
@@ -153,6 +153,7 @@ class Decoding:
             decoding = cls(folder, described, {}, complete=False, model_folders=known)
             decoding.begin = begin
             return decoding
+        cut_half_line(folder / HYPOTHESES)
         decoding = cls.read(folder)
         if decoding.test["digest"] != test.digest:
             raise ValueError(
@@ -166,7 +167,7 @@ class Decoding:
 
     @classmethod
     def read(cls, folder: Path) -> "Decoding":
-        """The evaluation in a folder.
+        """The evaluation in a folder, which another process may be writing.
 
         Raises:
             ValueError: if there is none, or its files are damaged.

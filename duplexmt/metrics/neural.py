@@ -85,6 +85,7 @@ def _run(
 ) -> tuple[str, dict[str, float]]:
     """Let the metrics environment score texts, given by their keys, and write each score down as it comes."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    cut_half_line(path)
     log, keys = path.with_suffix(".log"), list(texts)
     found: dict[str, float] = {}
     version, error = "", ""
@@ -156,15 +157,15 @@ def environment_python(what: str, environment: str) -> Path:
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """The lines of a file that grows line by line, none if it is not there; half a line, of a run that was killed while
-    it wrote, is cut off."""
-    if not path.is_file():
-        return []
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(path, whole)
-    return content[:whole].split(b"\n")[:-1]
+    """The lines of a file that grows line by line, none if it is not there; half a line, which another process may be
+    writing, or was killed while it wrote, is left out."""
+    return path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+
+
+def cut_half_line(path: Path) -> None:
+    """Remove half a line that a killed run has left, before others are written after it."""
+    if path.is_file():
+        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
 
 def _read(path: Path) -> tuple[str, dict[str, float]]:

@@ -1,6 +1,5 @@
 """Evaluations as the report reads them: tables, figure, hypotheses, and the model they were made with."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,15 @@ from .page import Figure, Results
 TABLES = {  # file: what is put before its caption
     "results": "Quality and latency: ",
     "latency": "Latency in model tokens and in the units of the languages: ",
+    "relatives": "",
     "comparisons": "",
     "latencies": "",
     "curves": "",
     "claims": "",
+}
+FIGURES = {  # file: its caption
+    "pareto": "Quality against latency (fig:al-bleurt).",
+    "latencies": "Quality against AL, YAAL and SWF, in model tokens and in the units of the languages.",
 }
 
 
@@ -53,14 +57,13 @@ def read_evaluation(folder: Path) -> tuple[Results, list[Evaluated]]:
             table, told = read_json(path), {note for earlier in tables for note in earlier["footnotes"]}
             footnotes = [note for note in table["footnotes"] if note not in told]
             tables.append(table | {"caption": what + table["caption"] or file, "footnotes": footnotes})
-    figures = []
-    if (folder / "pareto.svg").is_file():
-        alt = "Quality against latency, with 95 % intervals; the numbers are in the tables below."
-        figures = [Figure((folder / "pareto.svg").read_bytes(), alt, "Quality against latency (fig:al-bleurt).")]
+    alt = "Quality against latency, with 95 % intervals; the numbers are in the tables below."
+    drawn = {folder / f"{name}.svg": caption for name, caption in FIGURES.items()}
+    figures = [Figure(path.read_bytes(), alt, caption) for path, caption in drawn.items() if path.is_file()]
     notes, evaluated = [], []
     for part in parts:
-        decoding = _finished(part)
-        if decoding is None:
+        decoding = Decoding.read(part)
+        if not decoding.complete:
             notes.append(f"{part.resolve().name} is not finished: go on with python evaluate.py resume={part}")
             continue
         names = name_points(list(decoding.points.values()))
@@ -70,15 +73,6 @@ def read_evaluation(folder: Path) -> tuple[Results, list[Evaluated]]:
     if not tables and not notes:
         notes.append(f"{folder.resolve().name} has no tables: python evaluate.py rescore={folder} writes them.")
     return Results(folder.resolve().name, tables, figures, notes), evaluated
-
-
-def _finished(folder: Path) -> Decoding | None:
-    """An evaluation, None where it is still being decoded: it is not even opened, as somebody may be writing there."""
-    try:
-        complete = json.loads((folder / DECODING).read_text(encoding="utf-8"))["complete"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder / DECODING} is damaged ({error!r}): evaluate into a new folder") from error
-    return Decoding.read(folder) if complete else None
 
 
 def model_of(evaluated: Sequence[Evaluated], notes: list[str]) -> Path | None:

@@ -108,7 +108,11 @@ def test_an_evaluation_killed_anywhere_goes_on_and_ends_the_same(tmp_path, stop_
     if torn:  # in the middle of a line
         content = (folder / "hypotheses.jsonl").read_bytes()
         (folder / "hypotheses.jsonl").write_bytes(content[:-torn])
+    left = (folder / "hypotheses.jsonl").read_bytes()
+    Decoding.read(folder)  # by one who scores
+    assert (folder / "hypotheses.jsonl").read_bytes() == left, "it may still be written"
     begun = Decoding.start(folder, TEST)
+    assert hypotheses(folder)[-1:] in ("", "\n"), "others are written after it"
     assert len(begun.records[POINTS[0].digest]) == stop_after - bool(torn), "what was written is not decoded again"
     evaluated(folder, POINTS)
     assert hypotheses(folder) == hypotheses(tmp_path / "whole")

@@ -89,7 +89,8 @@ def test_an_interrupted_scorer_says_how_far_it_came_and_goes_on_from_there(envir
     (kept,) = tmp_path.glob("*.jsonl")
     kept.write_bytes(kept.read_bytes() + b'{"key": "half a li')  # as if we had been killed, too
     (environment / "orders").unlink()
-    assert scores_of(environment, tmp_path) == pytest.approx([71.4, 0.85, 71.4])
+    for _ in range(2):  # what is kept is whole again
+        assert scores_of(environment, tmp_path) == pytest.approx([71.4, 0.85, 71.4])
     assert asked(environment) == [3, 2]
 
 
