@@ -3,9 +3,10 @@
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from duplexmt.command_line import (
     user_errors,
     write_record,
 )
-from duplexmt.common.arguments import check_arguments, quote_arguments
+from duplexmt.common.arguments import check_arguments, last_of, quote_arguments
 from duplexmt.common.files import check_there
 from duplexmt.config import DataConfig, EvaluateSettings, recorded_data, register_schemas, settings
 from duplexmt.model_folder.manifest import MANIFEST
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 register_schemas()
 log = logging.getLogger("evaluate")
+SCORING = ("rescore", "claims", "over_seeds", "logs", "source_rate", "device", "quality", "logger")  # read by rescore=
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="evaluate")
@@ -94,6 +96,14 @@ def check_search(target: float, arguments: list[str]) -> None:
     for argument in arguments:
         if argument.startswith(passed_over):
             raise ValueError(f"{argument}: target_al={target:g} tries θ of its own on validation pairs; leave one out")
+
+
+def check_scoring(arguments: list[str]) -> None:
+    """Raise ValueError for a setting that scoring again would pass over."""
+    given, decoding = last_of(arguments, "rescore"), {entry.name for entry in fields(EvaluateSettings)} - {*SCORING}
+    for argument in arguments:
+        if given is not None and re.split("[.=]", argument.lstrip("+~"))[0] in decoding:
+            raise ValueError(f"{argument}: rescore={given} scores what is decoded already; leave one out")
 
 
 def job(cfg: EvaluateSettings, arguments: list[str], folder: Path, begin: Callable[[], None] = lambda: None) -> "Job":
@@ -163,7 +173,9 @@ def gather(config: DictConfig) -> None:
 
 if __name__ == "__main__":
     with user_errors():
-        arguments = resume_arguments(quote_arguments(sys.argv[1:]), needs="decoding.json")
+        given = quote_arguments(sys.argv[1:])
+        check_scoring(given)
+        arguments = resume_arguments(given, needs="decoding.json")
         conf = Path(__file__).resolve().parent / "conf"
         sys.argv[1:] = check_arguments(EvaluateSettings, rescore_arguments(arguments), conf)
         check_first(check, sys.argv[1:], conf)

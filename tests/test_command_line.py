@@ -22,12 +22,12 @@ def begun(folder, overrides, decoding=None):
 
 
 def test_resume_brings_the_arguments_of_the_run_and_its_folder(tmp_path):
-    run = begun(tmp_path / "run", ["experiment=smoke", "policy.lam=0.3", "resume=earlier"])
+    run = begun(tmp_path / "run", ["experiment=smoke", "name=x-${policy.lam}", "resume=earlier"])
     assert resume_arguments([f"resume={run}", "trainer.max_epochs=5"]) == [
-        "experiment=smoke", "policy.lam=0.3", f"resume={run}", "trainer.max_epochs=5", f"hydra.run.dir='{run}'"
+        "experiment=smoke", "name=x-${policy.lam}", f"resume={run}", "trainer.max_epochs=5", f"hydra.run.dir='{run}'"
     ]  # fmt: skip
     assert resume_arguments([f"resume={run}", "experiment=paper"]) == [
-        "policy.lam=0.3", f"resume={run}", "experiment=paper", f"hydra.run.dir='{run}'"
+        "name=x-${policy.lam}", f"resume={run}", "experiment=paper", f"hydra.run.dir='{run}'"
     ], "Hydra takes a group once"  # fmt: skip
 
 

@@ -4,41 +4,40 @@ The paper's AL is taken as AL_all (docs/reference/deviations.md). A claim that c
 metric is missing, says so; none is passed over.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 Row = Mapping[str, Any]  # of the result table, with its `system`, `kind` (grid, waitk, offline) and `value` (θ, k)
 
 HELD, NOT_HELD, UNKNOWN = "yes", "no", "not checked"
-QUALITY = ("COMET", "BLEURT", "BLEU", "chrF")
 # tab:duplex-results: gains of the grid over wait-k at comparable FRL.
 GAINS = {3: {"BLEURT": 5.66, "COMET": 10.36}, 5: {"BLEURT": 5.54, "COMET": 9.80}}
 RISES = {"COMET": "59.59 → 64.73", "BLEURT": "47.01 → 50.74"}
 
 
-def check_claims(rows: Sequence[Row]) -> list[dict[str, str]]:
+def check_claims(rows: Sequence[Row], metrics: Sequence[str]) -> list[dict[str, str]]:
     """Each claim with the paper's figures, those found, and whether it holds: `yes`, `no` or `not checked`.
 
     Args:
         rows: every system at every setting; quality columns that were not measured may be missing. Of several grids,
             told apart by `system`, each is checked by itself.
+        metrics: of quality.
     """
     grids = list(dict.fromkeys(row["system"] for row in rows if row["kind"] == "grid"))
     if len(grids) < 2:
-        return _claims_of_one(rows)
+        return _claims_of_one(rows, metrics)
     return [
         claim | {"claim": f"{name}: {claim['claim']}"}
         for name in grids
-        for claim in _claims_of_one([row for row in rows if row["kind"] != "grid" or row["system"] == name])
+        for claim in _claims_of_one([row for row in rows if row["kind"] != "grid" or row["system"] == name], metrics)
     ]
 
 
-def _claims_of_one(rows: Sequence[Row]) -> list[dict[str, str]]:
+def _claims_of_one(rows: Sequence[Row], metrics: Sequence[str]) -> list[dict[str, str]]:
     grid = sorted((row for row in rows if row["kind"] == "grid"), key=lambda row: row["value"])
     waits = sorted((row for row in rows if row["kind"] == "waitk"), key=lambda row: row["value"])
     offline = [row for row in rows if row["kind"] == "offline"]
-    metrics = [name for name in QUALITY if any(row.get(name) is not None for row in rows)]
     claims = [_rises(grid, metric, RISES.get(metric, "—")) for metric in metrics]
     claims += [_rises(grid, "AL_all", "0.23 → 4.39"), _rises(grid, "FRL", "2.76 → 6.09")]
     claims += [_gain(grid, waits, k, metric) for k in (3, 5) for metric in metrics]
@@ -62,6 +61,11 @@ def _with(rows: Sequence[Row], *columns: str) -> list[Row]:
     return [row for row in rows if all(row.get(column) is not None for column in columns)]
 
 
+def _best(rows: Iterable[Row], metric: str) -> Row | None:
+    """Of several models of one system the best, whatever their order."""
+    return max(rows, key=lambda row: row[metric], default=None)
+
+
 def _rises(grid: Sequence[Row], column: str, paper: str) -> dict[str, str]:
     claim = f"{column} rises with θ at every step"
     values = [row[column] for row in _with(grid, column)]
@@ -74,7 +78,7 @@ def _rises(grid: Sequence[Row], column: str, paper: str) -> dict[str, str]:
 def _gain(grid: Sequence[Row], waits: Sequence[Row], k: int, metric: str) -> dict[str, str]:
     claim = f"at the FRL of wait-{k} the grid has the higher {metric}"
     paper = f"+{GAINS[k][metric]:.2f}" if metric in GAINS[k] else "—"
-    wait = next((row for row in _with(waits, metric, "FRL") if row["value"] == k), None)
+    wait = _best((row for row in _with(waits, metric, "FRL") if row["value"] == k), metric)
     near = _with(grid, metric, "FRL")
     if wait is None or not near:
         return _missing(claim, paper, f"wait-{k}" if wait is None else "the grid")
@@ -88,7 +92,7 @@ def _beats_offline(grid: Sequence[Row], offline: Sequence[Row], metric: str) -> 
     claim = f"the grid at θ = 0.9 has a higher {metric} than offline, at a fraction of its FRL"
     paper = {"COMET": "64.73 > 63.85, FRL 6.09 of 18.06", "BLEURT": "50.74 < 54.03: not claimed"}.get(metric, "—")
     row = next((row for row in _with(grid, metric, "FRL") if row["value"] == 0.9), None)
-    base = next(iter(_with(offline, metric, "FRL")), None)
+    base = _best(_with(offline, metric, "FRL"), metric)
     if row is None or base is None:
         return _missing(claim, paper, "the grid at θ = 0.9" if row is None else "offline")
     found = f"{row[metric]:.2f} and {base[metric]:.2f}, FRL {row['FRL']:.2f} of {base['FRL']:.2f}"

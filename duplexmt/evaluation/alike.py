@@ -23,24 +23,28 @@ SHOWN = list(BANDS)[:2]
 MEASURED = ("sentences", "BLEU", "AL")
 
 
-def read_likeness(folder: Path) -> dict[str, list[float]]:
-    """For each model folder of an evaluation how like each test sentence is to its training pairs, where it is known.
+def read_likeness(folder: Path, sentences: int) -> dict[str, list[float] | None]:
+    """For each model folder of an evaluation how like each test sentence is to its training pairs; None where these
+    could not all be read. Others were not looked at.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: the file is damaged, or of another number of sentences.
     """
     if not (folder / LIKENESS).is_file():
         return {}
     try:
-        return json.loads((folder / LIKENESS).read_text(encoding="utf-8"))
+        known = json.loads((folder / LIKENESS).read_text(encoding="utf-8"))
+        if any(values is not None and len(values) != sentences for values in known.values()):
+            raise ValueError("of another test set")
+        return known
     except ValueError as error:
         raise ValueError(f"{folder / LIKENESS} is damaged ({error}): remove it, and resume the evaluation") from error
 
 
-def write_likeness(folder: Path, model_folder: Path, likeness: Sequence[float]) -> None:
+def write_likeness(folder: Path, model_folder: Path, likeness: Sequence[float] | None, sentences: int) -> None:
     """Add those of a model."""
-    known = read_likeness(folder) | {str(model_folder): [round(value, 4) for value in likeness]}
-    write_whole(folder / LIKENESS, json.dumps(known) + "\n")
+    rounded = likeness and [round(value, 4) for value in likeness]
+    write_whole(folder / LIKENESS, json.dumps(read_likeness(folder, sentences) | {str(model_folder): rounded}) + "\n")
 
 
 def scored_apart(

@@ -10,6 +10,7 @@ from ..metrics.latency import computation_aware_delays, in_units
 from ..metrics.quality import bleu_tokenizer
 from ..metrics.units import text_unit
 from .decoding import TOLD_LENGTH, Point
+from .scores import differing_options, run_of
 from .translation import Record
 
 LOG, REFERENCES = "instances.log", "references.txt"
@@ -38,13 +39,15 @@ def export(
         The commands that score a point, SimulEval's and OmniSTEval's, to be run beside the folder.
     """
     source_unit, target_unit = text_unit(source_language), text_unit(target_language)
+    clear(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob(f"*/{LOG}"):
-        shutil.rmtree(old.parent)
     for number, (key, point) in enumerate(points.items(), start=1):
-        setting = "" if point.setting is None else f"-{point.setting:g}"
-        told = "-told-lengths" if point.options.get(TOLD_LENGTH) else ""
-        name = re.sub(r"[^\w.-]", "_", f"{number:02d}-{point.system}{setting}{told}")
+        setting = [] if point.setting is None else [f"{point.setting:g}"]
+        told = ["told-lengths"] if point.options.get(TOLD_LENGTH) else []
+        models = {other.model_folder for other in points.values() if other.system == point.system}
+        model = [run_of(point.model_folder, models)] if len(models) > 1 else []
+        options = differing_options(point, [*points.values()])
+        name = re.sub(r"[^\w.-]", "_", "-".join([f"{number:02d}", point.system, *setting, *options, *told, *model]))
         timed = in_units(records[key], source_unit, target_unit, source_rate)
         lines = [
             {
@@ -61,7 +64,7 @@ def export(
                 zip(records[key], zip(*timed, strict=True), strict=True)
             )
         ]
-        (folder / name).mkdir()
+        (folder / name).mkdir(exist_ok=True)
         _write(folder / name / LOG, [json.dumps(line, ensure_ascii=False) for line in lines])
         _write(folder / name / "config.yaml", ["source_type: text", "target_type: text"])
         _write(folder / REFERENCES, [line["reference"] for line in lines])
@@ -72,6 +75,13 @@ def export(
         f"omnisteval shortform --{level}_level --bleu_tokenizer {tokenizer} --ref_sentences_file "
         f"{folder.name}/{REFERENCES} --hypothesis_file {folder.name}/POINT/{LOG}",
     ]
+
+
+def clear(folder: Path) -> None:
+    """Remove what an earlier export has left."""
+    for old in folder.glob(f"*/{LOG}"):
+        shutil.rmtree(old.parent)
+    (folder / REFERENCES).unlink(missing_ok=True)
 
 
 def _one_line(text: str) -> str:

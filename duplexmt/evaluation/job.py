@@ -15,7 +15,7 @@ from ..corpus.prepared import corpus_settings
 from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from ..model_folder.hugging_face import writable
 from ..model_folder.manifest import read_manifest, write_manifest
-from .alike import read_likeness, write_likeness
+from .alike import LIKENESS, read_likeness, write_likeness
 from .decoding import Decoding, Point, Setting, TestSet
 from .pairs import read_test_pairs
 from .points import (
@@ -82,8 +82,10 @@ class Job:
         if decoding.points:  # it was begun before, and a refusal must leave it as it was
             for point in [point for folder in folders for point in points(folder)]:
                 decoding.check_fresh(point)
+        else:
+            (self.folder / LIKENESS).unlink(missing_ok=True)  # of an evaluation that ended before its first point
         for folder in folders:
-            if cfg.check_overlap and str(folder) not in read_likeness(self.folder):
+            if cfg.check_overlap and read_likeness(self.folder, len(test.sources)).get(str(folder)) is None:
                 self.look_for_overlap(test, load(folder), folder, held_out_from)
             for point in points(folder):
                 decode_point(decoding, test, load(folder), point, batch_size=cfg.batch_size, **self.how)
@@ -165,19 +167,22 @@ class Job:
     def look_for_overlap(
         self, test: TestSet, loaded: ModelFolder, model_folder: Path, held_out_from: dict[str, Any]
     ) -> None:
-        """Find how like each test sentence is to what the model, or one it began as, was trained on; each corpus is
-        looked at once. The built-in corpus's own are passed over: all its sentences repeat a few patterns."""
+        """Find how like each test sentence is to what the model, or one it began as, was trained on, where all of that
+        can be read; each corpus is looked at once. The built-in corpus's own are passed over: all its sentences repeat
+        a few patterns."""
         bases = [(f"the base of {model_folder}", data) for data in loaded.info.get("trained_before", [])]
         pairs = [Pair(source, references[0]) for source, references in zip(test.sources, test.references, strict=True)]
-        likest: np.ndarray | None = None
+        found: list[np.ndarray | None] = []
         compared = [held_out_from] if held_out_from.get("corpus") == "builtin" else []
         for name, data in [(str(model_folder), loaded.info["data"]), *bases]:
             corpus = corpus_settings(self.data_of(data, None))
             if corpus not in compared:
                 compared.append(corpus)
                 log.info("looking for test sentences in what %s was trained on (check_overlap=false: does not)", name)
-                found = likeness_to_training(name, corpus, loaded.tokenizer, pairs)
-                if found is not None:
-                    likest = found if likest is None else np.maximum(likest, found)
-        if likest is not None:
-            write_likeness(self.folder, model_folder, likest.tolist())
+                found.append(likeness_to_training(name, corpus, loaded.tokenizer, pairs))
+        known = [likeness for likeness in found if likeness is not None]
+        if len(known) < len(found):
+            log.warning("%s: not all it was trained on can be read, so no test sentence counts as new", model_folder)
+            write_likeness(self.folder, model_folder, None, len(pairs))
+        elif known:
+            write_likeness(self.folder, model_folder, np.max(known, axis=0).tolist(), len(pairs))

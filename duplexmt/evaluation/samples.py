@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from ..common.command import command_parser, one_line_errors
+from ..metrics.units import Unit, split_units, text_unit
 from ..model_folder.manifest import read_manifest, write_manifest
 from ..model_folder.pack import check_evaluated
 from .alike import BANDS, SHOWN, read_likeness
 from .results import of_one_test_set
+from .scores import name_points
 from .translation import Record
 
 COUNT = 6
@@ -30,31 +32,34 @@ def record_samples(evaluation: Path, model_folder: Path) -> dict[str, Any]:
     """Choose samples by an evaluation, and write them into a model folder's manifest.
 
     Raises:
-        ValueError: for a folder that is none, an evaluation of another model, one without `likeness.json`, and one in
-            which no sentence is right at each setting.
+        ValueError: for a folder that is none, an evaluation of another model, one that does not know what is new to
+            it, and one in which no sentence is right at each setting.
     """
     info = read_manifest(model_folder)
     check_evaluated(evaluation, model_folder, info)
     (decoding,) = of_one_test_set([evaluation])
-    likeness = [*map(max, zip(*read_likeness(evaluation).values(), strict=True))]
-    if not likeness:
+    known = read_likeness(evaluation, decoding.test["sentences"]).values()
+    if not known or None in known:
         raise ValueError(
-            f"{evaluation} does not know which sentences the model was trained on: evaluate it without "
-            "check_overlap=false"
+            f"{evaluation} does not know which sentences the model was trained on: evaluate it where all its training "
+            "pairs are, without check_overlap=false"
         )
+    likeness = [max(values) for values in zip(*known, strict=True)]
     records = [decoding.sorted(key) for key in decoding.points]
     fresh = map(BANDS[SHOWN[0]], likeness)  # without a relative
     unseen = [*compress(zip(*records, strict=True), fresh)]
     right = [same for same in unseen if all(map(is_right, same))]
     if not right:
         raise ValueError(f"{evaluation}: no sentence is translated as its reference at each setting: no samples")
+    settings = [setting for _, setting in name_points([*decoding.points.values()])]
+    unit = text_unit(decoding.test["target_language"])
     samples = {
         "chosen": (
             f"Chosen by a rule: of {len(unseen):,} sentences that the model had not seen, {len(right)} "
-            "come out word for word as a person had translated them, however early it writes. These are the longest. "
-            "Many others come out wrong."
+            f"come out word for word as a person had translated them, at each of {', '.join(settings)}. These are the "
+            "longest. Many others come out wrong."
         ),
-        "sentences": [record["source"] for record in varied(same[0] for same in right)],
+        "sentences": [record["source"] for record in varied((same[0] for same in right), unit)],
     }
     write_manifest(model_folder, info | {"samples": samples})
     return samples
@@ -65,15 +70,15 @@ def is_right(record: Record) -> bool:
     return record["text"] in record["references"]
 
 
-def varied(records: Iterable[Record]) -> list[Record]:
+def varied(records: Iterable[Record], unit: Unit) -> list[Record]:
     """The longest ones that have little in common."""
-    chosen: list[Record] = []
-    for record in sorted(records, key=lambda one: (-len(one["text"].split()), one["id"])):
-        words, others = record["text"].lower().split(), [one["text"].lower().split() for one in chosen]
-        shared = max((len({*words} & {*other}) for other in others), default=0)
-        if shared <= SHARED * len(words) and words[0] not in {other[0] for other in others}:
-            chosen.append(record)
-    return chosen[:COUNT]
+    chosen: list[tuple[Record, list[str]]] = []
+    cut = [(record, split_units(record["text"].lower(), unit)) for record in records]
+    for record, words in sorted(cut, key=lambda one: (-len(one[1]), one[0]["id"])):
+        shared = max((len({*words} & {*other}) for _, other in chosen), default=0)
+        if shared <= SHARED * len(words) and words[0] not in {other[0] for _, other in chosen}:
+            chosen.append((record, words))
+    return [record for record, _ in chosen[:COUNT]]
 
 
 def main() -> None:

@@ -57,9 +57,6 @@ def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
     """System and setting of each point as shown; options in which models of one system are run differently become part
     of it, and their names where there are several models. What was told lengths always says so, and where anything was,
     what was not.
-
-    Raises:
-        ValueError: for one model folder twice.
     """
     shown = []
     lengths = {
@@ -84,8 +81,6 @@ def name_points(points: Sequence[Point]) -> list[tuple[str, str]]:
             alone = [*named[key].values()].count(point.name) == 1
             name = point.name if alone else run_of(point.model_folder, named[key])
             shown[index] = (f"{shown[index][0]} ({name})", shown[index][1])
-    if len(set(shown)) < len(shown):
-        raise ValueError(f"the same system and setting of one model folder is there twice: {sorted(set(shown))}")
     return shown
 
 

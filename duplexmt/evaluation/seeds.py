@@ -3,9 +3,9 @@
 One system are models of one name (`train.py name=…`), trained with different seeds.
 
 A bootstrap over sentences says how far a difference may be chance of the test set; trained again with another seed, a
-model differs, too. Here each resample of the sentences draws trainings as well, with replacement, for each system by
-itself and for all settings of a system alike. With `n` trainings that understates their variance by a factor (n − 1)/n,
-as any bootstrap of so few does.
+model differs, too. Here each resample of the sentences draws trainings as well, with replacement, for each set of
+models by itself: alike for all settings of a system, and for all systems run on the same models. With `n` trainings
+that understates their variance by a factor (n − 1)/n, as any bootstrap of so few does.
 """
 
 import json

@@ -34,21 +34,18 @@ def resampled_mean(values: Sequence[float | None], weights: Array) -> Array:
         values: one a sentence; `None` (an empty hypothesis) is left out.
         weights: `[B, n]`, from `resample_weights`.
     """
-    known = np.array([value is not None for value in values], dtype=np.float64)
-    numbers = np.array([0.0 if value is None else value for value in values])
-    counts = weights @ known
-    return np.divide(weights @ numbers, counts, out=np.full(len(weights), np.nan), where=counts > 0)
+    return resampled_share([value or 0.0 for value in values], [value is not None for value in values], weights)
 
 
-def resampled_share(parts: Sequence[int], wholes: Sequence[int], weights: Array) -> Array:
-    """`100 Σ parts / Σ wholes` of each resample, `[B]`; NaN for a resample of nothing.
+def resampled_share(parts: Sequence[float], wholes: Sequence[float], weights: Array) -> Array:
+    """`Σ parts / Σ wholes` of each resample, `[B]`; NaN for a resample of nothing.
 
     Args:
         parts, wholes: one a sentence.
         weights: `[B, n]`, from `resample_weights`.
     """
     total = weights @ np.array(wholes, dtype=np.float64)
-    sums = 100 * (weights @ np.array(parts, dtype=np.float64))
+    sums = weights @ np.array(parts, dtype=np.float64)
     return np.divide(sums, total, out=np.full(len(weights), np.nan), where=total > 0)
 
 

@@ -274,7 +274,8 @@ class Timed(NamedTuple):
 
     def resampled(self, latency: Values, weights: Array) -> dict[str, Array]:
         """What `columns` has of `RESAMPLED`, of each resample `[B]`; `weights [B, n]` from `resample_weights`."""
-        before = [bisect_left(delays, length) for delays, length in zip(self.delays, self.source_lengths, strict=True)]
+        each = zip(self.delays, self.source_lengths, strict=True)
+        before = [100 * bisect_left(delays, length) for delays, length in each]
         found = {name: resampled_mean(latency[name], weights) for name in RESAMPLED}
         return found | {"SWF": resampled_share(before, [len(delays) for delays in self.delays], weights)}
 

@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
+from ..evaluation.translation import Record
 from ..metrics.latency import sentence_latency
 from ..metrics.quality import bleu_tokenizer
 from .legible import pieces
-
-Record = Mapping[str, Any]  # a line of an evaluation's hypotheses.jsonl
 
 GROUPS = ("best", "worst", "random")
 

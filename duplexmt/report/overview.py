@@ -12,7 +12,7 @@ from ..common.pair import Pair
 from ..corpus.evaluation_files import clean_source
 from ..decoder.schedules import shown_delay
 from ..drawing.training_figure import read_run_curves
-from ..evaluation.decoding import DECODING, Setting, model_digest
+from ..evaluation.decoding import DECODING, TOLD_LENGTH, Setting, model_digest
 from ..evaluation.results import evaluations_in
 from ..evaluation.scores import run_of
 from ..evaluation.translation import Record, translate_pairs
@@ -143,6 +143,10 @@ def gather(
             notes.append(
                 "The viewer translates without the previous sentence, which this model was trained to look at."
             )
+        unlike = {TOLD_LENGTH: "told the model each source's length", "quantize": "rounded the weights"}
+        does = " and ".join(what for option, what in unlike.items() if rule.get(option))
+        if viewer is not None and does:
+            notes.append(f"The evaluation {does}; the viewer does not, and may translate otherwise.")
     curves = read_run_curves(found.run) if found.run else {}
     if found.run and not curves:
         notes.append("The run has logged no metrics to CSV: there are no curves.")

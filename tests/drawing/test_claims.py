@@ -19,7 +19,7 @@ PAPER = [
 
 
 def verdicts(rows):
-    return {row["claim"]: row["holds"] for row in check_claims(rows)}
+    return {row["claim"]: row["holds"] for row in check_claims(rows, ["COMET", "BLEURT"])}
 
 
 def test_the_papers_own_table_holds_its_claims_but_for_bleurt_against_offline():
@@ -31,7 +31,7 @@ def test_the_papers_own_table_holds_its_claims_but_for_bleurt_against_offline():
 
 
 def test_what_was_found_stands_beside_the_papers_figures():
-    rows = {row["claim"]: row for row in check_claims(PAPER)}
+    rows = {row["claim"]: row for row in check_claims(PAPER, ["COMET"])}
     comet = rows["COMET rises with θ at every step"]
     assert comet["paper"] == "59.59 → 64.73"
     assert comet["found"] == "59.59 → 62.42 → 62.79 → 63.54 → 64.73"
@@ -54,6 +54,12 @@ def test_what_was_not_evaluated_is_told_and_not_passed_over():
     assert found["at the FRL of wait-3 the grid has the higher COMET"] == "not checked"
     assert found["AP of the grid is below that of every wait-k at every θ"] == "not checked"
     assert set(verdicts([]).values()) == {"not checked"}
+
+
+def test_of_two_models_of_a_baseline_the_better_one_counts():
+    better = [row | {"COMET": 99.0} for row in PAPER if row["value"] in (3, None)]
+    assert verdicts(PAPER + better) == verdicts(better + PAPER)
+    assert verdicts(PAPER + better)["at the FRL of wait-3 the grid has the higher COMET"] == "no"
 
 
 def test_of_two_grids_each_is_checked_by_itself():

@@ -113,6 +113,15 @@ def test_a_search_refuses_what_it_would_pass_over(models, tmp_path, passed_over)
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("passed_over", ["references=[y]", "+k=3", "policy.theta=0.3", "data=tatoeba", "target_al=3"])
+def test_scoring_again_refuses_what_only_decoding_reads(passed_over):
+    evaluate.check_scoring([passed_over, "rescore=null"])
+    further = ["-m", "rescore=[a,b]", "quality=neural", "experiment=x", "hydra.run.dir=c", "logger.offline=true"]
+    evaluate.check_scoring(further)
+    with pytest.raises(ValueError, match=rf"^{re.escape(passed_over)}: rescore=\[a,b\] scores .*; leave one out"):
+        evaluate.check_scoring([*further, passed_over])
+
+
 @pytest.mark.parametrize(
     ("knob", "given", "recorded"), [("certainty", 0.5, 0.25), ("k_min", 2, 1), ("words", True, True)]
 )
@@ -185,7 +194,8 @@ def test_sources_one_model_has_no_positions_for_are_refused_before_any_model_is_
     assert decode(tmp_path / "first", [models / "wait", models / "grid"], f"data.test_path{file}", "limit=1").complete
 
 
-def test_test_sentences_are_looked_for_in_what_a_base_was_trained_on(models, tmp_path, caplog):
+@pytest.mark.parametrize("own", ["own.tsv", "gone.tsv"])
+def test_test_sentences_are_looked_for_in_what_a_base_was_trained_on(models, tmp_path, caplog, own):
     manifest = models / "grid" / MANIFEST
     info = json.loads(manifest.read_text(encoding="utf-8"))
     base = tmp_path / "base.tsv"
@@ -193,15 +203,23 @@ def test_test_sentences_are_looked_for_in_what_a_base_was_trained_on(models, tmp
     base.write_text("".join(f"{source}\t{target}\n" for source, target in [*PAIRS, *further]), encoding="utf-8")
     data = {"path": str(base), "validation_path": None, "test_path": None, "validation_size": 1, "test_size": 1}
     data |= {"max_tokens": None}  # the test set is not filtered by length either
-    write_manifest(models / "grid", info | {"trained_before": [info["data"] | data]})
-    given = [argument for argument in arguments([models / "grid"]) if not argument.startswith("check_overlap")]
+    own_data = data | {"path": str(tmp_path / own), "test_path": info["data"]["test_path"]}
+    tsv(tmp_path / "own.tsv", further)
+    write_manifest(models / "grid", info | {"data": info["data"] | own_data, "trained_before": [info["data"] | data]})
+    out, is_whole = tmp_path / "evaluation", own == "own.tsv"
+    out.mkdir()
+    (out / "likeness.json").write_text(json.dumps({str(models / "grid"): [0.1]}))  # of one killed before its first line
     with caplog.at_level("INFO"):
-        evaluate.job(checked("evaluate", *given), given, tmp_path / "evaluation").decode()
-    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(told) == 1
-    assert f"the base of {models / 'grid'} was trained on 3 of these 3 test sentences" in told[0]
-    (known,) = read_likeness(tmp_path / "evaluation").values()
-    assert known == [1, 1, 1]
+        decode(out, [models / "grid"], "policy.theta=0.5", "check_overlap=true")
+    base, *unread = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"the base of {models / 'grid'} was trained on 3 of these 3 test sentences" in base
+    (known,) = read_likeness(out, 3).values()
+    assert known == ([1, 1, 1] if is_whole else None), "what nobody can read would count as new"
+    told = [f"{models / 'grid'}: not all it was trained on can be read, so no test sentence counts as new"]
+    assert unread == told * (not is_whole)
+    evaluate.results(checked("evaluate", *arguments([models / "grid"])), [out], out, "one", None)
+    assert ("not all it was trained on could be read" in (out / "results.md").read_text("utf-8")) is not is_whole
+    assert (out / "relatives.json").is_file() is is_whole
 
 
 def test_sentences_with_and_without_relatives_in_training_are_scored_apart(models, tmp_path, caplog):
@@ -221,7 +239,7 @@ def test_sentences_with_and_without_relatives_in_training_are_scored_apart(model
     write_manifest(models / "grid", info | {"data": info["data"] | data | {"test_size": 1, "max_tokens": None}})
     given = [f"data.test_path='{tmp_path / 'test.tsv'}'", "policy.theta=[0.2,0.8]", "check_overlap=true"]
     found = decode(tmp_path / "out", [models / "grid"], *given)
-    (known,) = read_likeness(tmp_path / "out").values()
+    (known,) = read_likeness(tmp_path / "out", 4).values()
     assert [value >= 0.5 for value in known] == [False, True, False, False]
     cfg = checked("evaluate", *arguments([models / "grid"], *given))
     evaluate.results(cfg, [tmp_path / "out"], tmp_path / "out", "one", None)

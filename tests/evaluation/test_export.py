@@ -81,6 +81,7 @@ def test_characters_are_counted_where_the_target_has_no_spaces(tmp_path):
 def test_a_line_has_a_delay_and_a_time_for_each_word_and_an_export_leaves_no_old_files(tmp_path):
     (tmp_path / "logs" / "09-old").mkdir(parents=True)
     (tmp_path / "logs" / "09-old" / "instances.log").touch()
+    (tmp_path / "logs" / "02-offline").mkdir()  # of one that was killed
     points = {"a": point("waitk", 3), "b": point("offline", None)}
     export(points, {"a": records(), "b": records()}, "zh", "en", 2.0, tmp_path / "logs")
     names = sorted(path.name for path in (tmp_path / "logs").iterdir())
@@ -94,8 +95,17 @@ def test_a_line_has_a_delay_and_a_time_for_each_word_and_an_export_leaves_no_old
     assert (tmp_path / "logs" / "references.txt").read_text(encoding="utf-8") == "a cat\nthe man\n"
 
 
+def test_points_of_several_models_or_rules_are_told_apart_by_their_folders(tmp_path):
+    models = [point("grid", 0.5, f"runs/{name}/model", name) for name in ("ours", "paper")]
+    points = dict(enumerate([*models, point("grid", 0.5, "runs/ours/model", k_min=3), point("offline", None)]))
+    export(points, dict.fromkeys(points, records()), "zh", "en", 2.0, tmp_path)
+    names = sorted(path.parent.name for path in tmp_path.glob("*/*.log"))
+    assert names == ["01-grid-0.5-ours", "02-grid-0.5-paper", "03-grid-0.5-k_min_3-ours", "04-offline"]
+
+
 def test_nothing_is_exported_unless_asked_for(tmp_path):
     evaluated(tmp_path, POINTS[:1])
-    _, shown, _ = write_results([tmp_path], tmp_path, **OPTIONS)
-    assert "simuleval" not in shown
-    assert not (tmp_path / "logs").exists()
+    for logs in (False, True, False):
+        _, shown, _ = write_results([tmp_path], tmp_path, **OPTIONS, logs=logs)
+        assert ("simuleval" in shown) is logs
+        assert {path.name for path in tmp_path.glob("logs/*")} == {*["01-grid-0.5", "references.txt"] * logs}

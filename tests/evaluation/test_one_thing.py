@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import threading
 
@@ -187,8 +188,8 @@ def test_told_lengths_change_what_asks_for_them_and_nothing_else(folders, tmp_pa
 def scored(into, *folders, **options):
     """Names and all that is shown of evaluations put together."""
     how = {"checkpoints": {}, "environment": "none", "neural_batch_size": 8, "device": "cpu", "source_rate": 4.0}
-    scores, shown, _ = write_results(folders, into, **how, resamples=100, **options)
-    return {entry.system for entry in scores}, shown
+    scores, shown, troubles = write_results(folders, into, **how, resamples=100, **options)
+    return {entry.system for entry in scores}, "\n".join([shown, *troubles])
 
 
 def test_told_and_untold_have_other_names_and_notes_and_no_claim_compares_them(folders, tmp_path):
@@ -212,9 +213,11 @@ def test_told_and_untold_have_other_names_and_notes_and_no_claim_compares_them(f
     names, _ = scored(tmp_path / "seeds", *together, over_seeds=True)
     assert len(names) == 3, "no mean over both"
     for other in ("waitk", "constant"):
-        with pytest.raises(ValueError, match=r"claims=true: grid.* told lengths was told its sources' .* not"):
-            scored(tmp_path / "claims", tmp_path / "told", tmp_path / other, claims=True)
+        _, shown = scored(tmp_path / "claims", tmp_path / "told", tmp_path / other, claims=True)
+        assert re.search(r"claims=true: grid.* told lengths was told its sources' .* not: .*told_length=false", shown)
+        assert not (tmp_path / "claims" / "claims.json").exists()
     scored(tmp_path / "claims", tmp_path / "untold", tmp_path / "waitk", claims=True)
+    assert (tmp_path / "claims" / "claims.json").exists()
     scored(tmp_path / "told", tmp_path / "told", logs=True)
     assert (tmp_path / "told" / "logs" / "01-grid-0.4-told-lengths" / "instances.log").is_file()
 

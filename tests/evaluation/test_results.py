@@ -110,6 +110,31 @@ def test_evaluations_of_different_test_sets_are_refused(tmp_path, monkeypatch):
         evaluations_in([tmp_path / "a", tmp_path / "c"])
 
 
+def test_an_evaluation_that_still_decodes_is_refused_before_anything_is_written(tmp_path):
+    evaluated(tmp_path / "run", POINTS[:1], stop_after=3)
+    with open(tmp_path / "run" / "hypotheses.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"half a line')
+    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(ValueError, match=r"is not finished: go on with python evaluate\.py resume="):
+        write_results([tmp_path / "run"], tmp_path / "run", **OPTIONS)
+    assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_what_no_name_tells_apart_is_refused_with_the_evaluations_it_is_in(tmp_path):
+    for name in "abc":  # alignment heads were looked for between a and c
+        evaluated(tmp_path / name, [point("alignatt", 2 if name != "b" else 4, model=f"m{name}", heads="found")])
+    told = r"AlignAtt f=2 of runs/one/model was decoded twice, .*\(\S+/a, \S+/c\): score one of these"
+    with pytest.raises(ValueError, match=told):
+        write_results([tmp_path / name for name in "abc"], tmp_path, **OPTIONS)
+
+
+def test_how_like_other_sentences_are_to_training_is_refused(tmp_path):
+    evaluated(tmp_path, POINTS[:1])
+    (tmp_path / "likeness.json").write_text('{"none/grid/model": [0.1, 0.9]}')
+    with pytest.raises(ValueError, match=r"likeness\.json is damaged \(of another test set\): remove it, and resume"):
+        write_results([tmp_path], tmp_path, **OPTIONS)
+
+
 def test_systems_whose_sources_are_other_tokens_are_not_compared_at_equal_latency(tmp_path):
     decoding = evaluated(tmp_path, [*POINTS, point("local_agreement", 2, folder="none/offline/model")])
     for record in decoding.records[POINTS[2].digest].values():  # offline: a token more in each source
@@ -204,3 +229,7 @@ def test_what_cannot_be_scored_is_told_and_everything_else_is_reported(tmp_path,
     assert "COMET: checkpoint 'some/comet' could not be loaded" in troubles[0]
     assert "COMET some/comet: not scored" in shown
     assert list(rows_of(tmp_path / "run")[0])[2:4] == ["BLEU", "BLEU ±"]
+    (environment / "bin" / "python").unlink()
+    (environment / "bin" / "python").touch()  # no program
+    _, _, troubles = write_results([tmp_path / "run"], tmp_path / "run", **options)
+    assert all(trouble.startswith(f"quality.environment={environment}: ") for trouble in troubles)

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.evaluation.alike import write_likeness
 from duplexmt.evaluation.decoding import DECODING, model_digest
 from duplexmt.evaluation.results import write_results
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest
@@ -50,6 +51,7 @@ def evaluation(tmp_path_factory, run):
     model = model_digest(run / "model", read_manifest(run / "model"))
     own = {"folder": str(run / "model"), "model": model}
     evaluated(folder, [point(setting=0.3, **own), point(setting=0.7, **own), point("offline", None, model="m2")])
+    write_likeness(folder, run / "model", [0.1] * 6, 6)
     scored(folder)
     return folder
 
@@ -70,8 +72,9 @@ def test_a_run_with_its_evaluation_has_everything(run, evaluation):
     report = gather(run, [evaluation], each=1, thetas=FEW, max_target_tokens=4, sentences=[SENTENCES[0]])
     assert report.title == "<img onerror=1>run"
     assert report.notes == []
-    assert [table["caption"].split(":")[0] for table in report.results[0].tables][:1] == ["Quality and latency"]
-    assert report.results[0].figures
+    names = [table["caption"].partition(":")[0].partition(" ")[0] for table in report.results[0].tables]
+    assert names == ["Quality", "Latency", "Sentences", "Systems", "The"], "results, latency, relatives, comparisons, …"
+    assert len(report.results[0].figures) == 2
     assert report.curves == {"train/area": [(50, 0.5)]}
     assert {example.group for example in report.examples} == {"best", "worst", "random"}
     assert report.examples_of == "grid θ=0.7 on six sentences, 6 sentences."
@@ -93,6 +96,11 @@ def test_the_viewer_decides_as_the_evaluation_did(run, tmp_path):
         ways = [way for sentence in gather(folder, each=1, thetas=(0.0,)).viewer.sentences for way in sentence.ways]
         assert {bool(way.visits[0].written) for way in ways} == {not k_min}
         assert {way.heights[-1] for way in ways if way.stopped != "end_token"} <= {5}
+    unlike = {"told length": True, "quantize": "int8"}
+    evaluated(tmp_path / "told", [point(setting=0.3, **unlike, **own)])
+    notes = gather(tmp_path / "told", each=1, thetas=(0.0,)).notes
+    told = "The evaluation told the model each source's length and rounded the weights; the viewer does not"
+    assert [note for note in notes if note.startswith(told)]
 
 
 def test_a_model_by_itself_translates_given_pairs(run, pairs):
