@@ -121,15 +121,17 @@ class GridDataModule(L.LightningDataModule):
         if len(examples) < trainer.world_size:
             raise ValueError(
                 f"{len(examples)} validation pairs cannot be shared out to {trainer.world_size} devices: "
-                "raise data.validation_size"
+                "raise data.validation_size, give more pairs, or fewer trainer.devices"
             )
-        share = examples[trainer.global_rank :: trainer.world_size]
+        rank, devices = trainer.global_rank, trainer.world_size
+        left = len(examples) % devices  # the smallest
         batches: list[list[Example]] = []
-        for example in share:  # the largest grid of a batch comes last
-            now = batches[-1] if batches else []
-            if not now or len(now) == self.batch_size or (len(now) + 1) * example.cells > VALIDATION_CELLS:
+        for first in range(left, len(examples), devices):  # a pair for each device, so that all have as many batches
+            now, largest = batches[-1] if batches else [], examples[first + devices - 1].cells
+            if not now or len(now) == self.batch_size or (len(now) + 1) * largest > VALIDATION_CELLS:
                 batches.append(now := [])
-            now.append(example)
+            now.append(examples[first + rank])
+        batches[0] += examples[:left][rank : rank + 1]
         collated = [collate(batch) for batch in batches]
         return DataLoader(collated, batch_size=None)  # type: ignore[arg-type]  # a list is a map-style data set
 

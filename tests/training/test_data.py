@@ -169,3 +169,16 @@ def test_validation_batches_of_long_pairs_are_small_and_those_of_short_ones_full
     data._examples["validation"] = [Example((1,) * n, (1,) * (n + 1)) for n in lengths]
     shapes = [batch.shapes for batch in data.val_dataloader()]
     assert shapes == [((3, 3),) * 4, ((3, 3),), ((200, 200),), ((300, 300),), ((300, 300),)]
+
+
+@pytest.mark.parametrize("pairs", [3, 4, 5, 9, 10, 11])
+def test_all_devices_have_as_many_validation_batches_and_each_pair_once(pairs):
+    """The layers of a sharded model are gathered by all devices at a time: one with a batch more waits for ever."""
+    for devices in (1, 2, 3):
+        data, seen = GridDataModule(None, None, batch_size=2, seed=1), []
+        data._examples["validation"] = [Example((n,) * (3 if n % 4 else 250), (n,) * 251) for n in range(pairs)]
+        for rank in range(devices):
+            data.trainer = SimpleNamespace(global_rank=rank, world_size=devices)
+            seen.append([batch.source[:, 0].tolist() for batch in data.val_dataloader()])
+        assert len(set(map(len, seen))) == 1
+        assert sorted(n for batches in seen for batch in batches for n in batch) == list(range(pairs))
