@@ -3,10 +3,14 @@
 Where there is none, `test_accelerator` and Triton's interpreter stand in for most of it.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
+
 import pytest
 import torch
 
 from duplexmt.decoder.attention import KERNEL, PackedAttention
+from duplexmt.decoder.graphs import record
 from duplexmt.decoder.layout import Layout
 from duplexmt.grid import scan
 from duplexmt.kernels import triton_use
@@ -78,6 +82,28 @@ def test_attention_of_long_streams_is_that_of_padded_ones(H, K, E, dtype, window
 
     expected = results(packed.by_groups, [part.double() for part in given])
     assert difference(results(packed.by_blocks, given), expected, TOLERANCES[dtype]) is None
+
+
+def test_steps_are_recorded_while_another_thread_pins_memory():
+    """As the loader's does for the batches to come."""
+
+    def pin():
+        for _ in range(300):  # each a new block: those before it are kept
+            sleep(0.001)
+            yield torch.empty(2**18).pin_memory()
+
+    def step(given):
+        sleep(0.01)
+        return given + 1
+
+    given, pools = torch.zeros(3, device="cuda"), []
+    with ThreadPoolExecutor(1) as thread:
+        pinned = thread.submit(lambda: list(pin()))
+        recorded = [record(step, given, pools) for _ in range(20)]
+        assert len(pinned.result()) == 300
+    for _, replay, found in recorded:
+        replay()
+        assert found.tolist() == [1, 1, 1]
 
 
 @DECODINGS

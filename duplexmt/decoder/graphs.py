@@ -25,7 +25,8 @@ def record(step: Step, given: Tensor, pools: list[Any]) -> Recorded:
     with torch.cuda.stream(side):
         step(given)
     torch.cuda.current_stream(given.device).wait_stream(side)
-    with torch.cuda.graph(graph, *pools):
+    pool = pools[0] if pools else None
+    with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):  # a loader may pin memory meanwhile
         found = step(given)
     pools[:] = [graph.pool()]
     return given, graph.replay, found
