@@ -100,8 +100,14 @@ class Blocks:
         if constant and whole:
             self.whole = torch.compile(whole_block, dynamic=False)
             return
-        self.project = torch.compile(project_and_rotate, dynamic=not constant)
-        self.finish = torch.compile(finish_block, dynamic=not constant)
+        self.project, self.finish = (compiled(half, constant) for half in (project_and_rotate, finish_block))
+
+
+def compiled(half: Callable[..., Any], constant: bool) -> Callable[..., Any]:
+    """A half of a block compiled; of constant lists only where it is trained, as validation has lists of any length,
+    each of which would be compiled anew."""
+    fast = torch.compile(half, dynamic=not constant)
+    return (lambda *inputs: (fast if torch.is_grad_enabled() else half)(*inputs)) if constant else fast
 
 
 def patch(decoder: Any, blocks: Blocks) -> bool:

@@ -158,6 +158,8 @@ def test_compiled_layers_give_the_losses_and_gradients_of_plain_ones_and_are_com
         torch.testing.assert_close(loss, expected[number][0], rtol=1e-7, atol=0)  # cosines are in float32
         assert_same(found, expected[number][1], 1e-5)
     assert set(calls) == ({cells, 2 * cells} if paper else {len(batch.plan.tokens)})
+    with torch.no_grad(), torch._dynamo.config.patch(error_on_recompile=True):
+        total(module.eval(), collate(examples_of(module)[:3]))  # as in a validation, whose lists have any length
 
 
 @torch.no_grad()
