@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -122,6 +121,7 @@ def run(
     from duplexmt.training.loggers import close_loggers, log_model, open_loggers
     from duplexmt.training.processes import CORES
     from duplexmt.training.run import AtStart, add_callbacks
+    from duplexmt.training.sample import spared
     from duplexmt.training.sharded import trained_model
 
     if trainer.is_global_zero:  # only it has the run's folder for sure
@@ -168,16 +168,16 @@ def run(
     trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)
     idle = [one for one in anew if not one.lstrip("+~").startswith(OF_NO_STEP)]
     saved = (folder / "model" / "duplexmt.json").is_file()
-    if idle and saved and not start.acted and not trainer.interrupted:
+    if idle and saved and not start.acted:
         raise ValueError(
             f"{', '.join(idle)}: the run is complete, and no step would be trained with it; go on by a larger "
             "trainer.max_epochs or trainer.max_steps, or leave it out"
         )
 
     scores = {name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith("validation/")}
-    if module.validated_step != trainer.global_step and not trainer.interrupted:  # trained, or resumed, since then
+    if module.validated_step != trainer.global_step:  # trained, or resumed, since then
         scores = dict(trainer.validate(module, datamodule, verbose=False)[0])
-    if trainer.is_global_zero and not trainer.interrupted:
+    if trainer.is_global_zero:
         model = trained_model(trainer, module)
         check_finite(model, scores.get("validation/lm_loss", 0.0))
         model_folder = save_model_folder(
@@ -196,12 +196,12 @@ def run(
         )
         link_latest(folder)
         if cfg.logger.artifacts:
-            log_model(trainer, model_folder, re.sub(r"[^\w.-]+", "-", f"{cfg.name}-model"), scores)
+            log_model(trainer, model_folder, f"{cfg.name}-model", scores)
         log.info("model folder: %s", os.path.relpath(model_folder))
         if cfg.demonstrate:
             device, longest = trainer.strategy.root_device, cfg.policy.max_target_tokens
-            shown = demonstrate(model_folder, prepared, cfg.demonstrate, *shown_as(cfg), longest, device)
-            log.info("%s", shown)
+            with spared(f"demonstrate={cfg.demonstrate}"):
+                log.info("%s", demonstrate(model_folder, prepared, cfg.demonstrate, *shown_as(cfg), longest, device))
     close_loggers(trainer)
     return scores.get("validation/BLEU")
 

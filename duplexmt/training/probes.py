@@ -30,7 +30,7 @@ from ..metrics.latency import sentence_latency
 from ..streaming.events import collect
 from ..streaming.systems import Trained, build_system
 from .base import TranslationModule
-from .sample import whole_precision
+from .sample import spared, whole_precision
 from .sharded import whole_model
 
 FOLDER = "probes"
@@ -158,13 +158,14 @@ class ProbeCallback(L.Callback):
         with whole_model(trainer, pl_module) as whole:
             if whole is None:
                 return
-            with undisturbed(whole.model):
-                images = self.draw(whole, folder, step)
-                rows = self.translate(whole, folder, step)
-            for logger in trainer.loggers:
-                if isinstance(logger, WandbLogger):
-                    with spared(f"probes at step {step} for W&B"):
-                        self.send(logger, images, rows, step)
+            with spared(f"probes at step {step}"):
+                with undisturbed(whole.model):
+                    images = self.draw(whole, folder, step)
+                    rows = self.translate(whole, folder, step)
+                for logger in trainer.loggers:
+                    if isinstance(logger, WandbLogger):
+                        with spared(f"probes at step {step} for W&B"):
+                            self.send(logger, images, rows, step)
         self.looks, self.seconds = self.looks + 1, self.seconds + perf_counter() - begin
 
     def draw(self, module: Trained, folder: Path, step: int) -> dict[str, tuple[Path, str]]:
@@ -245,12 +246,3 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes:
             part.training = mode
-
-
-@contextmanager
-def spared(what: str) -> Iterator[None]:
-    """A failure inside, whatever it is, becomes a warning: hours of training are worth more than a figure."""
-    try:
-        yield
-    except Exception as error:
-        log.warning("%s: left out (%s: %s)", what, type(error).__name__, error)

@@ -1,5 +1,6 @@
 """A callback that translates a fixed validation sample simultaneously while training goes on."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +16,8 @@ from ..streaming.events import collect
 from ..streaming.systems import build_system
 from .base import TranslationModule
 from .sharded import whole_model
+
+log = logging.getLogger("train")
 
 
 class SimultaneousSample(L.Callback):
@@ -49,10 +52,11 @@ class SimultaneousSample(L.Callback):
         if trainer.sanity_checking or not self.sources:
             return
         assert isinstance(pl_module, TranslationModule)
+        hypotheses = None
         with whole_model(trainer, pl_module) as whole:
             if whole is None:
                 return
-            with whole_precision(whole.model):
+            with spared(f"training.sample_size={len(self.sources)} translations"), whole_precision(whole.model):
                 system = build_system(
                     whole,
                     self.system,
@@ -61,6 +65,8 @@ class SimultaneousSample(L.Callback):
                     tokenizer=self.tokenizer,
                 )
                 hypotheses = collect(system.translate(self.sources, self.contexts), len(self.sources))
+        if hypotheses is None:
+            return
         texts = [hypothesis.text for hypothesis in hypotheses]
         references = target_ids(self.tokenizer, self.references, self.texts, pl_module.tokens.copy_tokens)
         reference_lengths = [len(ids) for ids in references]
@@ -72,13 +78,22 @@ class SimultaneousSample(L.Callback):
 
 
 @contextmanager
+def spared(what: str) -> Iterator[None]:
+    """A failure inside, whatever it is, becomes a warning: hours of training are worth more than a figure."""
+    try:
+        yield
+    except Exception as error:
+        log.warning("%s: left out (%s: %s)", what, type(error).__name__, error)
+
+
+@contextmanager
 def whole_precision(module: nn.Module) -> Iterator[None]:
     """All weights in at least float32 for a while: frozen ones may be in half precision, and callbacks run outside of
     autocast. Quantised ones stay as they are."""
     half = [(w, w.data) for w in module.parameters() if w.dtype.is_floating_point and w.dtype.itemsize < 4]
-    for weight, values in half:
-        weight.data = values.float()
     try:
+        for weight, values in half:
+            weight.data = values.float()
         yield
     finally:
         for weight, values in half:

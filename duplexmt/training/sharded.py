@@ -7,8 +7,9 @@ itself may do so.
 """
 
 import copy
+import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,9 +22,12 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from ..decoder.cache import free_bytes
 from ..decoder.model import DecoderModel
 from ..decoder.quantised import is_quantised
 from ..streaming.systems import Trained
+
+log = logging.getLogger("train")
 
 
 class ShardedStrategy(DDPStrategy):
@@ -150,11 +154,22 @@ def trained_model(trainer: L.Trainer, module: Any) -> Any:
     return trainer.strategy.whole if isinstance(trainer.strategy, ShardedStrategy) else module.model
 
 
+def where_room_is(model: Any, device: torch.device) -> Any:
+    """A model on the device, where it has room for it beside copies in float32 of what is in half precision; else on
+    the CPU."""
+    weights = list(model.parameters())
+    half = sum(w.numel() for w in weights if w.is_floating_point() and w.itemsize < 4)
+    with suppress(torch.OutOfMemoryError):
+        if sum(w.nbytes for w in weights) + 4 * half <= free_bytes(device):
+            return model.to(device)
+    log.warning("%s has no room for the whole model: it translates samples and probes on the CPU", device)
+    return model.cpu()
+
+
 @contextmanager
 def whole_model(trainer: L.Trainer, module: Any) -> Iterator[Trained | None]:
-    """The model with all its weights as they are now, on its device, for the first process to look at; None in others.
-
-    All processes must ask for it, as some weights may have to be gathered.
+    """The model with all its weights as they are now, `where_room_is`, for the first process to look at; None in
+    others. All processes must ask for it, as some weights may have to be gathered.
     """
     strategy = trainer.strategy
     if not isinstance(strategy, ShardedStrategy):
@@ -165,7 +180,8 @@ def whole_model(trainer: L.Trainer, module: Any) -> Iterator[Trained | None]:
         yield None
         return
     try:
-        yield SimpleNamespace(model=strategy.whole.to(strategy.root_device), tokens=module.tokens, rule=module.rule)
+        model = where_room_is(strategy.whole, strategy.root_device)
+        yield SimpleNamespace(model=model, tokens=module.tokens, rule=module.rule)
     finally:
         strategy.whole.cpu()
         if strategy.root_device.type == "cuda":

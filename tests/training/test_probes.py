@@ -15,12 +15,14 @@ from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.decoder.backbone import add_lora
 from duplexmt.grid.model import GridModel
 from duplexmt.training import probes as probes_module
+from duplexmt.training import sample as sample_module
 from duplexmt.training.loggers import close_loggers, log_model
 from duplexmt.training.probes import ProbeCallback, choose_probes, undisturbed, visible
+from duplexmt.training.sample import whole_precision
 from tests.helpers import SENTENCES, as_pairs, spoken_grid, tiny_backbone, tiny_tokenizer, trained
 from tests.wandb_runs import finished_run
 
-from .small_run import built_trainer, small_data, small_module, small_prefix_module, small_trainer
+from .small_run import built_trainer, small_data, small_module, small_prefix_module, small_sample, small_trainer
 
 PREPARED = PreparedCorpus({"train": [], "validation": as_pairs(SENTENCES), "test": []}, tiny_tokenizer(), None)
 SHORT = [["喝茶", "tea"], ["书", "a book"]]
@@ -155,6 +157,28 @@ def test_where_nothing_can_be_written_training_goes_on(tmp_path, caplog):
     assert trainer.global_step == 1
     assert "probe 1 at step 0: left out (NotADirectoryError" in caplog.text
     assert "translations of the probes at step 1: left out (NotADirectoryError" in caplog.text
+
+
+def test_where_there_is_no_memory_for_a_look_training_goes_on(tmp_path, caplog, monkeypatch):
+    def no_memory(_):
+        raise torch.OutOfMemoryError
+
+    for room in (probes_module, sample_module):
+        monkeypatch.setattr(room, "whole_precision", no_memory)
+    looks = [small_sample(2, "grid", 0.5), callback(tmp_path, choose(pairs=SHORT))]
+    trainer = small_trainer(max_steps=2, callbacks=looks, limit_val_batches=1, val_check_interval=1)
+    trainer.fit(small_module(), small_data(4))
+    assert trainer.global_step == 2
+    for look in ("probes at step 0", "training.sample_size=2 translations"):
+        assert f"{look}: left out (OutOfMemoryError" in caplog.text
+
+
+def test_a_look_that_ends_half_way_leaves_weights_in_the_precision_they_had(monkeypatch):
+    module, ended = torch.nn.Linear(2, 2).bfloat16(), iter((False, True))
+    monkeypatch.setattr(torch.Tensor, "float", lambda own: 1 / 0 if next(ended) else own.to(torch.float32))
+    with pytest.raises(ZeroDivisionError), whole_precision(module):
+        pytest.fail("it is not looked at")
+    assert {weight.dtype for weight in module.parameters()} == {torch.bfloat16}
 
 
 # --- W&B ---------------------------------------------------------------------------------------------------------

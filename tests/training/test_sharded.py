@@ -2,11 +2,14 @@
 
 import shutil
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from duplexmt.training import sharded
 from duplexmt.training.processes import choose_strategy
+from duplexmt.training.sharded import ShardedStrategy, whole_model
 
 from .sharded_run import CASES, in_processes, train
 
@@ -59,6 +62,25 @@ def test_a_sharded_run_is_stopped_and_goes_on_sharded_or_not(two, tmp_path):
             found = trained(folder)["weights"]
             for name, weight in expected.items():
                 torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-7, msg=f"{folder} {name}")
+
+
+@pytest.mark.parametrize("free", [0, 1])
+def test_the_whole_model_is_looked_at_on_the_cpu_where_its_device_has_no_room_for_it(free, monkeypatch, caplog):
+    strategy, device, asked = ShardedStrategy(), torch.device("meta"), []
+    strategy.whole = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1).half())
+    needed = 9 * 4 + 4 * (2 + 4)
+    monkeypatch.setattr(ShardedStrategy, "gather", lambda _: None)
+    monkeypatch.setattr(ShardedStrategy, "root_device", device)
+    monkeypatch.setattr(sharded, "free_bytes", lambda device: asked.append(device) or needed - 1 + free)
+
+    def full(device):
+        raise torch.OutOfMemoryError
+
+    strategy.whole.to = full if free else None
+    with whole_model(SimpleNamespace(strategy=strategy), SimpleNamespace(tokens=None, rule=None)) as whole:
+        assert {weight.device.type for weight in whole.model.parameters()} == {"cpu"}
+    assert asked == [device]
+    assert "meta has no room for the whole model" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["deepspeed", "deepspeed_stage_2", "deepspeed_stage_1"])

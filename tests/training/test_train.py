@@ -4,8 +4,10 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+from torch import OutOfMemoryError
 
 from duplexmt.corpus.evaluation_files import clean_source
 from duplexmt.data.tokenizer import (
@@ -95,6 +97,12 @@ def test_a_run_on_packed_lists_records_their_length(tmp_path, system):
     if system == "grid":
         with pytest.raises(ValueError, match=r"data\.batch_tokens=512: exact attention of rows that read each other"):
             run(tmp_path / "no", "model.attention=exact", "data.batch_tokens=512")
+
+
+def test_where_the_saved_model_cannot_be_shown_the_run_ends_as_any_other(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("duplexmt.training.finish.demonstrate", Mock(side_effect=OutOfMemoryError("no memory")))
+    assert "validation/BLEU" in run(tmp_path, "trainer.max_steps=1", "demonstrate=1")
+    assert "demonstrate=1: left out (OutOfMemoryError: no memory)" in caplog.text
 
 
 def test_a_training_that_has_diverged_leaves_no_model(tmp_path):
