@@ -347,12 +347,14 @@ class TranslationModule(L.LightningModule):
                     f"{before[kind]:08x}, this model's {self.frozen[kind]:08x}; give the model.backbone the run was "
                     "begun with (runs/latest may be another by now), or the training.seed of its random weights"
                 )
-        own_groups = [len(group["params"]) for group in self.fresh_optimizer().param_groups]
+        groups = self.fresh_optimizer().param_groups
         for state in checkpoint.get("optimizer_states", []):
-            if [len(group["params"]) for group in state["param_groups"]] != own_groups:
+            if [len(group["params"]) for group in state["param_groups"]] != [len(group["params"]) for group in groups]:
                 rate = "null" if self.emit_learning_rate is None else self.emit_learning_rate
                 raise ValueError(
                     f"training.optimizer={self.optimizer}, training.emit_learning_rate={rate}: the checkpoint has "
                     "other groups of weights, each with running means of its own; resume with both settings as the run "
                     "was begun (of the rate the number may change, not whether there is one), or start a new run"
                 )
+            for saved, fresh in zip(state["param_groups"], groups, strict=True):  # machines differ in how Adam is fast
+                saved.update({name: fresh[name] for name in ("fused", "foreach") if name in fresh})

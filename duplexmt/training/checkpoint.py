@@ -47,18 +47,21 @@ def read_checkpoint(path: Path, mmap: bool = False) -> dict[str, Any]:
 
     Raises:
         ValueError: if it is damaged.
+        OSError: where it may not be read, or finds no memory.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             if damaged := archive.testzip():
                 raise ValueError(f"the checksum of {damaged} is another")
         content = torch.load(path, map_location="cpu", mmap=mmap, weights_only=True)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         raise
     except Exception as error:  # torch.load has many kinds
-        why = (str(error) or type(error).__name__).splitlines()[0]
+        name, why = os.path.relpath(path), (str(error) or type(error).__name__).splitlines()[0]
+        if isinstance(error, MemoryError) or "allocate memory" in why:
+            raise OSError(f"{name} finds no memory ({why}): end other programs, and resume again") from error
         raise ValueError(
-            f"{os.path.relpath(path)} is damaged ({why}): put a copy of it there, or train anew in another folder"
+            f"{name} is damaged ({why}): put a copy of it there, or train anew in another folder"
         ) from error
     assert isinstance(content, dict)
     return content

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import lightning as L
 import pytest
@@ -21,6 +22,7 @@ from duplexmt.policy.path import emit_mask
 from duplexmt.policy.regret import emit_advantages
 from duplexmt.policy.visits import THETAS
 from duplexmt.training.base import FROZEN, OVERFLOWS_IN_A_ROW
+from duplexmt.training.checkpoint import read_checkpoint
 from tests.helpers import best_path, spoken_grid, tiny_backbone, tiny_grid, tiny_tokenizer
 
 from .small_run import (
@@ -316,10 +318,29 @@ def test_a_run_goes_on_with_the_optimizer_it_was_begun_with(tmp_path):
     trainer.fit(small_module(emit_learning_rate=0.01), small_data(4))
     trainer.save_checkpoint(tmp_path / "c.ckpt")
     kept = torch.load(tmp_path / "c.ckpt", weights_only=True)
+    group = kept["optimizer_states"][0]["param_groups"][0]
+    group |= {"fused": None, "foreach": True}  # as on a Mac's GPU
     small_module(emit_learning_rate=0.02).on_load_checkpoint(kept)
+    assert (group["fused"], group["foreach"]) == (True, None), "Adam is computed as is right for this machine"
     for other in ({}, {"optimizer": "muon"}, {"optimizer": "muon", "emit_learning_rate": 0.01}):
         with pytest.raises(ValueError, match=r"training\.optimizer=.*; resume with both settings as the run was begun"):
             small_module(**other).on_load_checkpoint(kept)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), OSError, r"c\.ckpt finds no memory .*end other"),
+        (MemoryError(), OSError, r"c\.ckpt finds no memory \(MemoryError\)"),
+        (PermissionError(13, "Permission denied"), PermissionError, "Permission denied"),
+        (RuntimeError("invalid header"), ValueError, r"c\.ckpt is damaged \(invalid header\)"),
+    ],
+)
+def test_a_checkpoint_is_called_damaged_only_where_it_is(error, kind, message, tmp_path, monkeypatch):
+    torch.save({}, tmp_path / "c.ckpt")
+    monkeypatch.setattr(torch, "load", Mock(side_effect=error))
+    with pytest.raises(kind, match=message):
+        read_checkpoint(tmp_path / "c.ckpt")
 
 
 def test_states_inside_prefixes_are_not_scored():
