@@ -144,6 +144,7 @@ def test_a_model_trained_beside_them_is_evaluated_and_a_base_that_is_there_is_us
         ("experiment.sh", {"SYSTEMS": "wait3,offline"}, [], "SYSTEMS=wait3,offline: one must be a grid"),
         ("experiment.sh", {"SEEDS": "1,3"}, ["training.seed=2"], "not both"),
         ("experiment.sh", {"SEEDS": "1,x"}, [], "SEEDS=1,x: must be whole numbers"),
+        ("experiment.sh", {"SIZE": "foo"}, [], "SIZE=foo: there is no conf/experiment/foo_finetune.yaml"),
         ("experiment.sh", {"QUALITY": "best"}, [], "QUALITY=best: must be basic or neural"),
         ("experiment.sh", {"JOBS": "0"}, [], "JOBS=0: must be a whole number, at least 1"),
         ("experiment.sh", {}, ["--jobs", "1"], "--jobs: must be a setting of the trainings, KEY=VALUE"),

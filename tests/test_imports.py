@@ -21,7 +21,7 @@ ROOMS = (
     "corpus",  # where pairs come from
     "decoder",  # any Hugging Face decoder over packed streams, and its cache
     "grid",  # the paper's grid (Sections III and IV) and its cache (Sections V-D and V-E)
-    "policy",  # heatmap, path, mask, losses (Sections V-A and V-B)
+    "policy",  # heatmap, path, mask, losses (Sections V-A to V-C)
     "streaming",  # live streams, and all systems behind one protocol
     "model_folder",  # save and load
     "translator",  # the public API

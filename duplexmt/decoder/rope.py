@@ -1,4 +1,4 @@
-"""Anchored rotary positions of the two streams (Section III-B and `eq:rope-anchor`)."""
+"""Anchored rotary positions of the two streams (Sections III-C and V-G, `eq:rope-anchor`)."""
 
 from typing import Any
 

@@ -5,7 +5,6 @@ running softmax and context stay in registers, and queries, keys and values are 
 backward kernel walks back and adds up everything itself, so that gradients are the same on every run.
 """
 
-import os
 from typing import Any
 
 import torch
@@ -14,8 +13,6 @@ import triton.language as tl
 from torch import Tensor
 
 from .cells import Lines
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's own emulation, on the CPU
 
 
 @triton.jit

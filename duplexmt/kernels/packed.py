@@ -95,7 +95,7 @@ class PackedLayer:
 
 
 class Norm:
-    """`model.rms_norm`, with all that does not change looked up once.
+    """`kernels.norm.rms_norm`, with all that does not change looked up once.
 
     `F.rms_norm` is one kernel on CUDA, but some ten operations on CPU; there `x / hypot(|x|, √(D·ε))` is three.
     """

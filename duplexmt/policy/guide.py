@@ -1,4 +1,4 @@
-"""The self-guided loop on a batch (Sections V-A and V-B): states, heatmap, best path, EMIT mask."""
+"""The self-guided loop on a batch (Sections V-A to V-C): states, heatmap, best path, EMIT mask."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -52,7 +52,7 @@ def guide(
     drawn: bool = False,
     words: Tensor | None = None,
 ) -> Guided:
-    """Heatmap, best path and EMIT mask of a batch (Section V-A and V-B); states inside prefixes are not scored.
+    """Heatmap, best path and EMIT mask of a batch (Sections V-A to V-C); states inside prefixes are not scored.
 
     Args:
         tokens: the stream tokens its data was made with.

@@ -3,7 +3,7 @@
 An `Engine` steps all its streams together in one batch; a `Stream` joins and leaves at any time, and what it writes
 does not depend on the others. A read makes the next source token visible, or stalls until there is one. An end token
 predicted before the source has ended is a read; once the source has ended the stream writes until the end token, or
-until a guard stops it (Section III-A).
+until a guard stops it (Section III-B).
 
 The anchor of the target's positions has to be known before the first step (`eq:rope-anchor`). A constant anchor needs
 nothing. With anchor `source_length` a stream is told the length of its source when it is opened, or takes the typical

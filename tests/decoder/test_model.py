@@ -317,12 +317,10 @@ def test_a_type_that_asks_for_something_unknown_is_refused_by_name(kind, values,
 
 def spoilt(layer, kind):
     """Layers of a Gemma 3 that do not keep to what others do."""
-    own = layer.self_attn.forward
     if kind == "alone":  # attends by itself
         layer.self_attn.forward = lambda hidden_states, **given: (hidden_states, None)
     else:  # does not tell its window
         layer.self_attn.sliding_window = None
-        layer.self_attn.forward = own
 
 
 @pytest.mark.parametrize(
