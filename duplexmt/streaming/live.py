@@ -107,8 +107,8 @@ class LiveDriver:
             ValueError: for sentences longer than the engine takes.
         """
         room = longest_sentence(self.engine)
-        if not isinstance(text.limit, int) or not 1 <= text.limit <= room:
-            raise ValueError(f"max_sentence_tokens={text.limit}: must be a whole number between 1 and {room}")
+        if type(text.limit) is not int or not 1 <= text.limit <= room:
+            raise ValueError(f"max_sentence_tokens={text.limit!r}: must be a whole number between 1 and {room}")
         if source_length is not None:
             source_length = min(source_length, text.limit)
         return LiveTranslator(self, text, self.engine.theta if theta is None else theta, source_length)
@@ -190,9 +190,10 @@ class LiveTranslator:
 
     def __init__(self, driver: LiveDriver, text: LiveText, theta: float | None, source_length: int | None) -> None:
         self.driver, self.text, self.source_length = driver, text, source_length
-        self.inputs: deque[Iterator[Part | None]] = deque()
+        self.inputs: deque[Iterator[Part | LiveEvent | None]] = deque()
         self.last = Boundary(0, {"text": text.state(), "sentences": 0, "line_has_begun": False})
         self.untold = list[LiveOutput]()
+        self._anew: Iterator[LiveEvent | None] = iter(())  # the last replacement, as far as it is still to be told
         self.sentence: Sentence | None = None
         self.stream: Stream | None = None
         self.sentences = 0
@@ -200,7 +201,7 @@ class LiveTranslator:
         self._theta = theta
         self._taken_up: dict[str, Any] | None = None  # how far the next sentence had come elsewhere
 
-    def give(self, parts: Iterator[Part | None]) -> None:
+    def give(self, parts: Iterator[Part | LiveEvent | None]) -> None:
         """Have the driver's next steps take this, after what was given before: `text.take(…)`, say."""
         self.inputs.append(parts)
         self.driver.due[self] = None
@@ -213,7 +214,8 @@ class LiveTranslator:
 
         Returns the positions from the sentence at hand on where it is none of them, and all stays.
         """
-        sentence, parts, part, back = self.sentence, list[Part | None](), None, 0
+        self.untold += filter(None, self._anew)
+        sentence, parts = self.sentence, list[Part]()
         is_over = sentence is not None and sentence.over and sentence.source_ended
         last = self._boundary() if is_over else self.last
         places = range(last.position, last.position + len("".join(self.text.given)) + 1)
@@ -226,17 +228,24 @@ class LiveTranslator:
         self.close()
         self._stand_at(last)
         again = self.text.again(last.state["text"], position)
+        self._anew = self._take_anew(again, parts, position)
+        self.give(chain(self._anew, parts, again, self.text.take(text)))
+        return None
+
+    def _take_anew(self, again: Iterator[Part | None], parts: list[Part], position: int) -> Iterator[LiveEvent | None]:
+        """Gather the parts of the sentence at hand before a replacement, at any pace; then tell of it."""
+        part, back = None, 0
         for part in again:
-            parts.append(part)
+            yield None
+            if part is not None:
+                parts.append(part)
             if isinstance(part, SentenceEnd | LineEnd):
                 break
         if (up := self._taken_up) is not None and not isinstance(part, SentenceEnd) and not up["over"]:
             back = max(0, up["read"] - len(self.text.tokens))
             up["read"] -= back
             up["reads"] = [min(read, up["read"]) for read in up["reads"]]
-        self.untold.append(LiveEvent(Replaced(self.sentences, back), self.text.characters, position, self.theta))
-        self.give(chain(parts, again, self.text.take(text)))
-        return None
+        yield LiveEvent(Replaced(self.sentences, back), self.text.characters, position, self.theta)
 
     @property
     def theta(self) -> float | None:
@@ -288,6 +297,8 @@ class LiveTranslator:
             part = next(self.inputs[0], self)
             if part is self:
                 self.inputs.popleft()
+            elif isinstance(part, LiveEvent):
+                yield part
             elif isinstance(part, SentenceBegin):
                 taken_up, self._taken_up = self._taken_up or {}, None
                 self.sentence = Sentence(self.sentences, part.context, self.line_has_begun, **taken_up)
@@ -325,8 +336,9 @@ class LiveTranslator:
     def _without_source(self, position: int) -> Iterator[LiveEvent]:
         """End the sentence, where it has begun and the line that now ends has no text for it any more."""
         up, self._taken_up = self._taken_up, None
-        if up is not None and up["begun"] and not up["over"]:
-            yield LiveEvent(End(self.sentences, "no_source"), 0, position, self.theta)
+        if up is not None and up["begun"]:
+            if not up["over"]:
+                yield LiveEvent(End(self.sentences, "no_source"), 0, position, self.theta)
             self.sentences += 1
 
     def _want_stream(self) -> None:

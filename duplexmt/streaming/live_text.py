@@ -29,7 +29,8 @@ CLAUSE_MARKS = ",;:–—，、；：،؛՝·"
 GAP = regex.compile(rf"(?w)(?<=[\s\w\p{{Pe}}\p{{Pf}}{CLAUSE_MARKS}])\b(?=[\w¿¡\p{{Ps}}\p{{Pi}}])")
 MOST_NAMED = 5  # kinds of invisible characters in a warning
 KEPT = "position", "characters", "arrived", "returned", "line_is_open", "context", "passed_over"  # for `restore`
-MOST_HELD = 10_000  # characters held back that settle no token: white space, say, or invisible ones
+# Characters held back that settle no token: white space, say, or marks upon marks. At each of them all are looked at.
+MOST_HELD = 1_000
 
 
 @dataclass(slots=True)

@@ -155,7 +155,7 @@ class Script:
 
     def begin(self):
         """With an engine, beside another text."""
-        self.driver = LiveDriver(self.engine(), park_after=0.0)
+        self.driver = LiveDriver(self.engine(), park_after=0.0, text_seconds=self.draw.choice([0.0, float("inf")]))
         other = self.driver.join(self.live_text())
         other.give(other.text.take("".join(self.draw.choices(PIECES, k=3))))
         for message in self.open_text.again():
@@ -217,7 +217,8 @@ class Script:
             place += len(one or "")
         self.given.append((kept, [new]))
         self.done["replaced"] += 1
-        self.step(1)  # nothing may follow before it is answered
+        while self.open_text.replacing is not None:  # nothing may follow before it is answered
+            self.step(1)
 
     def step(self, most):
         """Some steps of the engine."""
@@ -309,8 +310,9 @@ class Script:
         number = state.number - state.over
         for entry in entries:
             if not isinstance(entry, Cut):
-                if state.begun and not state.over:
-                    yield "End", number, "no_source", None
+                if state.begun:
+                    if not state.over:
+                        yield "End", number, "no_source", None
                     number += 1
                 yield plain(entry)
                 state = State()

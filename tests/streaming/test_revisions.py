@@ -6,7 +6,7 @@ import pytest
 
 from duplexmt.streaming.events import Read, Replaced, Write
 from duplexmt.streaming.live import LiveEvent
-from duplexmt.streaming.live_text import LineEnd
+from duplexmt.streaming.live_text import LineEnd, LiveSource
 
 from .live_texts import feed, finish
 from .revisions import POLICIES, Script
@@ -89,3 +89,22 @@ def test_a_sentence_that_a_guard_stopped_is_not_gone_on_with():
     assert after[0].event == Replaced(0, 0)
     assert "Write" not in kinds(after)[: kinds(after).index("Read") if "Read" in kinds(after) else None]
     assert translator.sentences <= 2
+    after += replaced(translator, 0, "\n" + CHINESE[1])
+    assert [one.event.stream for one in before + after if kinds([one]) == ["End"]] == [0, 1]
+
+
+def test_a_sentence_is_taken_anew_in_slices_and_a_second_replacement_meanwhile_follows_the_first(monkeypatch):
+    taken, settle = [], LiveSource.settle
+    monkeypatch.setattr(LiveSource, "settle", lambda source, whole=False: (taken.append(1), settle(source, whole)))
+    translator = translator_of(theta=1.0)
+    read = tokens(feed(translator, CHINESE[0][:8]))
+    translator.driver.text_seconds, before = 0.0, len(taken)
+    assert translator.replace(7, "我") is None
+    for step in range(3):
+        assert len(taken) <= before + step
+        assert translator.driver.step() == []
+    after = replaced(translator, 1, CHINESE[0][1:]) + list(finish(translator))
+    assert [one.position for one in after if kinds([one]) == ["Replaced"]] == [7, 1]
+    kept = len(read) - sum(one.event.tokens for one in after[:2])
+    assert 0 <= kept < len(read)
+    assert read[:kept] + tokens(after) == tokens(fed(translator_of(theta=1.0), [CHINESE[0]]))
