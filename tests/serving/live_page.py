@@ -12,6 +12,7 @@ SOURCE = "[...document.querySelectorAll('#source p')].map(line => line.textConte
 STATE = "document.getElementById('state').dataset.state"
 SAID = "document.getElementById('state-text').textContent"
 PALE = "[...document.querySelectorAll('#source .unread')].map(part => part.textContent).join('')"
+CAPTION = "[...document.querySelectorAll('.caption.{} p')].map(line => line.textContent)"
 UNDER = "[...document.querySelectorAll('.column')].map(column => [...column.children].map(part => part.textContent))"
 
 
@@ -43,6 +44,17 @@ def type_in(page, text):
 def numbers(count, first=0):
     """What the script writes."""
     return " ".join(NAMES[i % 10] for i in range(first, first + count))
+
+
+def taken_along(page, *buttons):
+    """What each of them takes along, each file's name behind its text."""
+    page.run("""window.kept = [];
+        URL.createObjectURL = (blob) => { kept.push(blob.text()); return 'about:blank#'; };
+        HTMLAnchorElement.prototype.click = function () { kept.push(this.download); };
+        addEventListener('copy', () => kept.push(getSelection().toString())); 0""")
+    for name in buttons:
+        page.send("Runtime.evaluate", expression=f"document.getElementById('{name}').click()", userGesture=True)
+    return page.run("Promise.all(kept)")
 
 
 @contextmanager

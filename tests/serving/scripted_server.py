@@ -224,10 +224,13 @@ class ScriptedServer:
             models = {model["name"]: model for model in self.models}
             if first.model not in (None, *models):
                 return await fail(4400, "bad_message", f"no model {first.model}")
+            model = models[first.model or self.models[0]["name"]]
+            if first.theta is not None and model["theta"] is None:
+                return await fail(4400, "bad_message", "theta: this model has none")
             name = f"session{len(self.sessions)}"
             theta = MODEL["theta"] if first.theta is None else first.theta
             self.sessions[name] = Session(name, theta, self.names, self.in_pieces)
-            self.sessions[name].model = models[first.model or self.models[0]["name"]]
+            self.sessions[name].model = model
         session, seen, snapshot = self.sessions.get(getattr(first, "session", self.session.name)), 0, None
         if first.type == "resume":
             if self.expires:

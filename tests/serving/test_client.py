@@ -281,6 +281,8 @@ def test_outside_its_with_block_a_client_says_so_instead_of_waiting(server):
         assert list(client) == []
     with pytest.raises(RuntimeError, match="inside its with block"):
         client.end()
+    with pytest.raises(RuntimeError, match="inside its with block"):
+        asyncio.run(asyncio.wait_for(anext(aiter(AsyncClient(server.address))), 5))
 
 
 def test_an_address_that_is_none_of_a_server_is_told():

@@ -6,11 +6,13 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from websockets.sync.client import connect
 
 from duplexmt.serving import engine_process
 from duplexmt.serving.engine_link import EngineLink, _end
 
 from .live_server import Speaker, loaded, serving, translated, until
+from .test_other_clients import INIT, UPDATE
 from .test_server import START, TEXT, begun, get
 
 
@@ -28,7 +30,7 @@ def readiness(server):
 @pytest.fixture
 def server(monkeypatch):
     with serving(monkeypatch) as running:
-        until(lambda: running.hub.at_rest)
+        until(lambda: running.hub._taken)
         yield running
 
 
@@ -44,6 +46,19 @@ def broken(monkeypatch):
 
     monkeypatch.setattr(engine_process, "Worker", make)
     return event
+
+
+def test_a_recogniser_whose_languages_another_engine_lacks_is_told(server, monkeypatch):
+    with connect(f"ws://127.0.0.1:{server.port}/v1/recogniser") as socket:
+        socket.send(INIT)
+        assert json.loads(socket.recv(20))["type"] == "init_ok"
+        monkeypatch.setattr(engine_process, "load_live_model", lambda *values, **options: loaded("de-en"))
+        end_engine(server)
+        until(lambda: "de-en" in server.hub.models)
+        socket.send(UPDATE.format("1", "0", '[["我",0,0]]', "true"))
+        told = json.loads(socket.recv(20))
+    assert (told["code"], socket.close_code) == ("unsupported_language", 4400)
+    assert told["message"] == "source_lang=zh, target_lang=en: this server translates from de to en"
 
 
 def test_a_client_is_told_that_the_engine_is_ready_after_start_and_after_resume(server):

@@ -87,6 +87,8 @@ def test_what_cannot_be_translated_is_refused_with_a_reason(server, body, status
 def test_other_kinds_of_body_and_other_sites_pages_are_refused(server):
     asked = {"q": "我们走。", "source": "zh", "target": "en"}
     assert post(server, asked, kind="multipart/form-data")[0] == 415
+    form = "application/x-www-form-urlencoded"
+    assert post(server, b"q=a&q=b&source=zh&target=en", kind=form)[1]["error"].startswith("a field stands there twice")
     assert post(server, asked, Origin="https://elsewhere.example")[0] == 403
     assert post(server, asked, Origin=f"http://127.0.0.1:{server.port}")[0] == 200
 

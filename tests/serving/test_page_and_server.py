@@ -10,7 +10,7 @@ import pytest
 from tests.commands import run, succeeded
 from tests.report.chromium import needs_chromium
 
-from .live_page import PALE, SOURCE, STATE, WRITTEN, another_tab, at_tab, connected, type_in, until
+from .live_page import CAPTION, PALE, SOURCE, STATE, WRITTEN, another_tab, at_tab, connected, type_in, until
 from .scripted_server import PACKAGE
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -88,3 +88,10 @@ def test_captions_are_a_page_of_their_own_that_follows_the_session(browser, serv
         assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgba(0, 0, 0, 0)"
         assert browser.run(f"{style}.fontSize") == f"{0.08 * browser.run('innerHeight'):g}px"
         assert browser.run("document.getElementById('told').hidden")
+        with at_tab(browser, first):
+            browser.send("Page.bringToFront")  # else no dialog is answered
+            browser.run("document.getElementById('anew').click(), document.getElementById('ask-yes').click()")
+            until(browser, f"document.readyState === 'complete' && {STATE} === 'open' && {SOURCE}", "")
+            browser.slide("theta", 1.0)
+            type_in(browser, "我昨天买了一本书。\n")
+        until(browser, CAPTION.format("source"), ["我昨天买了一本书。"] * 2)

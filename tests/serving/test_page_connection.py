@@ -7,6 +7,7 @@ import pytest
 from tests.report.chromium import needs_chromium
 
 from .live_page import (
+    CAPTION,
     PALE,
     SAID,
     SENTENCE,
@@ -18,6 +19,7 @@ from .live_page import (
     connected,
     duplicate,
     numbers,
+    taken_along,
     type_in,
     until,
 )
@@ -74,10 +76,23 @@ def test_a_story_too_long_to_be_kept_leaves_the_session(page, scripted):
     page.run(f"for (let size = 1 << 23; size > 500; size >>= 1) {attempt}")
     type_in(page, SENTENCE * 3)
     until(page, WRITTEN, numbers(26))
+    assert page.run(CAPTION.format("translation")) == [numbers(26)], "none of which is in the story"
+    page.run("document.getElementById('unit').value = 'line'")
+    type_in(page, "他们")
     connected(page, scripted)
     assert "too long" in page.run("document.querySelector('#translation .gap').textContent")
+    assert page.run("document.getElementById('type').value") == "他们"
+    page.run("document.getElementById('type').value = ''")
     type_in(page, "人")
     until(page, WRITTEN, f" {NAMES[26 % 10]}")
+    scripted.keeps = True
+    type_in(page, "公园")
+    holds(lambda: scripted.session.answered == 31)
+    scripted.session.frames.pop()
+    scripted.keeps = False
+    page.slide("theta", 0.5)  # for the server to go on with what it has
+    until(page, WRITTEN, f" {NAMES[26 % 10]} {NAMES[27 % 10]}")
+    assert page.run(PALE) == "园"
     assert len(scripted.sessions) == 1
 
 
@@ -322,6 +337,10 @@ def test_a_session_whose_time_is_over_begins_anew_when_one_types(page, scripted)
     gap = "This session has expired. Another one translates the unfinished sentence anew."
     assert page.run("document.querySelector('#translation .gap').textContent") == gap
     assert len(scripted.sessions) == 2
+    text, _, vtt, _ = taken_along(page, "txt", "vtt")
+    assert text == f"{numbers(5)}\n{numbers(6)}"
+    assert [line for line in vtt.split("\n") if line.startswith("one")] == [numbers(5), numbers(6)]
+    assert page.run(CAPTION.format("translation")) == [numbers(5), numbers(6)]
 
 
 @pytest.mark.parametrize(

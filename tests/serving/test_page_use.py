@@ -8,14 +8,26 @@ import pytest
 from duplexmt.drawing.captions import CaptionFile, Clock
 from tests.report.chromium import needs_chromium
 
-from .live_page import PALE, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, numbers, type_in, until
+from .live_page import (
+    CAPTION,
+    PALE,
+    SENTENCE,
+    SOURCE,
+    STATE,
+    UNDER,
+    WRITTEN,
+    connected,
+    numbers,
+    taken_along,
+    type_in,
+    until,
+)
 from .scripted_server import MODEL
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 
 FIELD = "document.getElementById('type').value"
 NOTE = "document.getElementById('script-note').hidden ? '' : document.getElementById('script-note').textContent"
-CAPTION = "[...document.querySelectorAll('.caption.{} p')].map(line => line.textContent)"
 # Stands in for a browser's recogniser: what a test has it say is in window.say(text, isFinal).
 RECOGNISER = """window.SpeechRecognition = class {
     start() { window.started = (window.started ?? 0) + 1; window.ear = this; }
@@ -87,6 +99,15 @@ def test_one_is_warned_of_another_script_until_one_writes_in_that_of_the_languag
     until(page, f"({NOTE}).startsWith('This does not look like Chinese')", True)
     type_in(page, "\n站在那边")
     until(page, NOTE, "")
+
+
+def test_text_from_right_to_left_runs_so_in_the_field_and_in_all_lines(page):
+    type_in(page, "مرحبا!")
+    until(page, CAPTION.format("source"), ["مرحبا!"])
+    choose(page, "line")
+    type_in(page, "مرحبا!")
+    for part in ("#type", "#source p", ".caption.source p"):
+        assert page.run(f"getComputedStyle(document.querySelector('{part}')).direction") == "rtl", part
 
 
 def test_so_many_characters_wait_and_the_source_is_scrolled_to_the_first_of_them(page, scripted):
@@ -234,10 +255,12 @@ def test_of_several_models_one_is_chosen_by_its_languages_or_by_the_address(page
 
 
 def test_a_restarted_server_is_asked_for_the_same_model_and_what_it_no_longer_has_is_told(page, scripted):
+    page.slide("theta", 0.5)
     type_in(page, SENTENCE)
     until(page, WRITTEN, numbers(5))
-    other = MODEL | {"name": "de-en", "source_language": "de"}
-    scripted.models = [other, MODEL]
+    german = {"chosen": "", "sentences": ["Wir gehen."]}
+    other = MODEL | {"name": "de-en", "source_language": "de", "samples": german}
+    scripted.models = [other, MODEL | {"theta": None}]
     scripted.cut(1012)
     until(page, "document.querySelectorAll('.gap').length", 1)
     until(page, STATE, "open")
@@ -245,6 +268,7 @@ def test_a_restarted_server_is_asked_for_the_same_model_and_what_it_no_longer_ha
     scripted.models = [other]
     scripted.cut(1012)
     until(page, "document.getElementById('model').textContent", "Model: de-en.")
+    until(page, "document.getElementById('sample').value", "Wir gehen.")
     told = "document.getElementById('notice').hidden ? '' : document.getElementById('notice').textContent"
     until(page, told, "There is no model scripted here: de-en translates.")
     page.open(f"{scripted.address}?model=fr-en")
@@ -267,7 +291,6 @@ def test_captions_are_the_last_lines_and_what_is_typed_meanwhile_is_taken(page):
     until(page, "document.getElementById('screen').hidden", True)
     until(page, "Boolean(document.fullscreenElement)", False)
     assert page.run("document.activeElement.id") == "full"
-    assert page.run("document.querySelectorAll('.caption').length") == 0
     assert page.run(SOURCE) == "站在那边。站在。那边。男人。曾是"
     assert page.complaints() == []
 
@@ -279,6 +302,7 @@ SENTENCES = [
      ("”。", 12.0)],
     [("Go!", 12.0)],
     [(f"https://example.org/{'a' * 90}", 12.25), (" ok", 13.0)],
+    [("The next day.", 90_000.0)],
 ]  # fmt: skip
 
 
@@ -304,13 +328,7 @@ def test_the_translation_is_copied_and_downloaded_whole_after_a_reload(page, scr
     type_in(page, "站在那边。\n站在")
     until(page, WRITTEN, f"{numbers(5)}.")
     connected(page, scripted)
-    page.run("""window.kept = [];
-        URL.createObjectURL = (blob) => { kept.push(blob.text()); return 'about:blank#'; };
-        HTMLAnchorElement.prototype.click = function () { kept.push(this.download); };
-        addEventListener('copy', () => kept.push(getSelection().toString())); 0""")
-    for name in ("txt", "vtt", "copy"):
-        page.send("Runtime.evaluate", expression=f"document.getElementById('{name}').click()", userGesture=True)
-    text, named, vtt, named_vtt, copied = page.run("Promise.all(kept)")
+    text, named, vtt, named_vtt, copied = taken_along(page, "txt", "vtt", "copy")
     assert (text, named, named_vtt) == (scripted.translation, "translation.txt", "translation.vtt")
     assert vtt.startswith("WEBVTT\n\n1\n00:00:0")
     assert f"\n{numbers(5)}.\n" in vtt

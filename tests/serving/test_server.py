@@ -495,7 +495,7 @@ def test_engines_that_end_while_a_session_waits_for_its_speaker_are_not_held_aga
     with serving(monkeypatch) as server:
         speaker = begun(server, TEXT[:5])
         for _ in range(7):
-            until(lambda: server.hub.at_rest)
+            until(lambda: server.hub._taken and not server.hub._lost)
             starts = server.hub.link.starts
             server.kill.set()
             until(lambda starts=starts: server.hub.link.starts > starts and server.hub.link.is_ready)

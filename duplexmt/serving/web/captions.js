@@ -24,6 +24,11 @@ export class Captions {
     else if (event !== "line") this.add(this.translation, sentence, text);
   }
 
+  // Another session has begun: its sentences are counted anew.
+  renewed() {
+    for (const pane of [this.source, this.translation]) delete pane.lastChild?.dataset.sentence;
+  }
+
   lineOf(pane, sentence) {
     return pane.lastChild?.dataset.sentence === String(sentence) ? pane.lastChild.lastChild : null;
   }
@@ -31,13 +36,9 @@ export class Captions {
   // Each sentence begins a line; each source token is a node, so that it can be taken back.
   add(pane, sentence, text) {
     if (!text && !this.lineOf(pane, sentence)) return;
-    if (!this.lineOf(pane, sentence)) pane.append(html("p", { "data-sentence": sentence }, html("bdi")));
+    if (!this.lineOf(pane, sentence)) pane.append(html("p", { "data-sentence": sentence, dir: "auto" }, html("span")));
     pane.lastChild.lastChild.append(text);
     while (pane.childElementCount > this.lines) pane.firstChild.remove();
-  }
-
-  remove() {
-    for (const pane of [this.source, this.translation]) pane.remove();
   }
 
   empty() {

@@ -18,7 +18,7 @@ const LOOKED_AT = 60; // characters by which the script of what is typed is judg
 const memory = new Memory();
 const view = new View();
 const transcript = new Transcript();
-let captions = null; // over the page, where they are on
+const captions = new Captions(at("screen"), { source: true }); // over the page, where that is not hidden
 const sentences = new Map(); // by number, those that are not over yet
 
 // --- what is shown, and shown again after a reload -----------------------------------------------------------------
@@ -35,10 +35,12 @@ const show = {
   gap: (message) => view.gap(message),
   renewed: (characters) => {
     sentences.clear();
+    transcript.renewed();
+    captions.renewed();
     view.renewed(...characters);
   },
   event: (event) => {
-    captions?.event(event);
+    captions.event(event);
     transcript.add(event.text, event.sentence, event.at);
     if (event.event === "line") return view.newLine(event.source);
     if (event.event === "replaced" && !sentences.has(event.sentence)) return view.unreadFrom(event.source);
@@ -121,6 +123,7 @@ function showModel() {
   const { name, source_language: source, target_language: target, theta, parameters, samples } = connection.model;
   if (wanted && wanted !== name) history.replaceState(null, "", location.pathname); // there is none of that name
   view.speak(source, target);
+  captions.speak(connection.model);
   const many = parameters.toLocaleString("en", { notation: "compact", compactDisplay: "long", maximumSignificantDigits: 2 });
   const by = parameters < SMALL ? `a small model (${many} parameters), which makes many mistakes` : `a model of ${many} parameters`;
   at("about").textContent = `${pairOf(connection.model)}, word by word while a sentence is still being typed or spoken, by ${by}.`;
@@ -235,9 +238,9 @@ const typist = new Typist(typed, () => {
 });
 
 function offer(samples) {
-  if (at("sample").options.length) return;
+  if (at("sample").options[0]?.value === (samples[0] ?? "")) return; // they are there
   const all = samples.length > 1 ? [html("option", { value: samples.join("\n") }, `all ${samples.length} of these`)] : [];
-  at("sample").append(...samples.map((text) => html("option", { value: text }, text)), ...all, html("option", { value: "" }, "a text file …"));
+  at("sample").replaceChildren(...samples.map((text) => html("option", { value: text }, text)), ...all, html("option", { value: "" }, "a text file …"));
 }
 
 at("play").addEventListener("click", () => {
@@ -342,19 +345,14 @@ at("vtt").addEventListener("click", () => download(transcript.vtt, "text/vtt", "
 // --- captions over the page: what is typed meanwhile is taken, as the field keeps the focus ---------------------------
 
 at("full").addEventListener("click", async () => {
-  captions = new Captions(at("screen"), { source: at("with-source").checked });
-  captions.speak(connection.model ?? {});
-  memory.write();
-  for (const [kind, what] of memory.story()) if (kind === "event") captions.event(what); // of which the last lines stay
+  captions.source.hidden = !at("with-source").checked;
   at("screen").hidden = false;
   at("type").focus();
   // The whole document, or the field would lose the focus; where that is refused, they cover the window all the same.
   await document.documentElement.requestFullscreen?.().catch(() => null);
 });
 function leaveCaptions() {
-  if (!captions) return;
-  captions.remove();
-  captions = null;
+  if (at("screen").hidden) return;
   at("screen").hidden = true;
   at("full").focus();
   if (document.fullscreenElement) document.exitFullscreen();
@@ -370,6 +368,7 @@ showSpeed();
 showTheta();
 if (connection.model) showModel();
 for (const [kind, what] of memory.story()) show[kind](what);
+view.read = connection.base + connection.text.length - view.waiting; // also where the story was too long
 if (memory.denied) view.gap("This browser keeps nothing for this page: after a reload it is empty.");
 connection.open();
 if (memory.rest) typist.start(memory.rest);

@@ -63,9 +63,13 @@ export class Memory {
   // The page is left, with so much still to be typed.
   leave(rest) {
     this.write();
-    if (this.full || this.over) return;
-    this.storage.setItem(REST, rest);
-    this.storage.setItem(SETTINGS, JSON.stringify(this.settings));
+    if (this.over) return;
+    try {
+      this.storage.setItem(SETTINGS, JSON.stringify(this.settings));
+      this.storage.setItem(REST, rest);
+    } catch (error) {
+      if (error.name !== "QuotaExceededError") throw error;
+    }
   }
 
   keep() {
@@ -86,9 +90,11 @@ export class Memory {
     for (const [name, value] of copy) this.storage.setItem(name, value);
   }
 
-  // Nothing is kept any more, not even what still comes before the page is gone.
+  // Nothing is kept any more, not even what still comes before the page is gone, but where others watch what follows.
   forget() {
+    const channel = this.session?.channel;
     Object.assign(this, { over: true, kept: 0 });
     this.storage.clear();
+    if (channel) this.storage.setItem(SESSION, JSON.stringify({ channel, text: "" }));
   }
 }

@@ -32,7 +32,10 @@ function balanced(words) {
   return broken(words, width);
 }
 
-const clock = (seconds) => new Date(Math.round(1000 * seconds)).toISOString().slice(11, 23);
+function clock(seconds) {
+  const ms = Math.round(1000 * seconds);
+  return `${String(Math.floor(ms / 3_600_000)).padStart(2, "0")}${new Date(ms).toISOString().slice(13, 23)}`;
+}
 
 export class Transcript {
   constructor() {
@@ -45,6 +48,11 @@ export class Transcript {
     this.last = now;
     this.text += text;
     if (text) this.pieces.push([text, sentence, (now - this.began) / 1000]);
+  }
+
+  // Another session has begun: its sentences are counted anew, and it begins a line.
+  renewed() {
+    if (this.text && !this.text.endsWith("\n")) this.add("\n", "renewed");
   }
 
   // As cues: {begin, end, lines}.

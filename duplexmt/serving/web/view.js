@@ -62,7 +62,7 @@ export class View {
   }
 
   line(pane) {
-    if (!this.lines[pane]) this.panes[pane].append(html("p", {}, (this.lines[pane] = html("bdi"))));
+    if (!this.lines[pane]) this.panes[pane].append(html("p", { dir: "auto" }, (this.lines[pane] = html("span"))));
     return this.lines[pane];
   }
 

@@ -31,6 +31,7 @@ function open(channel, captions, tries = 0) {
   socket.onmessage = ({ data }) => {
     const message = JSON.parse(data);
     tries = 0;
+    if (message.type === "watching") captions.renewed();
     if (message.type === "watching" && message.model) captions.speak(message.model);
     if (message.type !== "events") return;
     say("");
