@@ -312,6 +312,8 @@ def choose_device(device: str) -> str:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
+        if torch.device(str(device)).type == "meta":
+            raise RuntimeError("it has no numbers")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device={device!r}: not to be had on this machine ({error}); try device=auto") from error

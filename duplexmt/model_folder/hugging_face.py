@@ -56,7 +56,7 @@ def writable(model_folder: str | Path) -> Path:
     if folder.absolute().is_relative_to(Path(HF_HUB_CACHE).absolute()):
         raise ValueError(
             f"{model_folder}: what is found is noted in the model folder, and this one is the hub's copy: make one of "
-            "your own first (python -m duplexmt.model_folder.pack {model_folder} FOLDER), and give that folder"
+            f"your own first (python -m duplexmt.model_folder.pack {model_folder} FOLDER), and give that folder"
         )
     return folder
 

@@ -13,6 +13,7 @@ from ..policy.decoding_options import a_model, can_run, trained_by
 
 MANIFEST = "duplexmt.json"
 FORMAT = 1
+NEEDED = "system", "adaptation", "tokens", "data", "policy", "digests"
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     try:
         info = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         version, files = int(info["format"]), dict(info["files"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise broken(folder, f": {MANIFEST} is damaged ({error!r})") from error
     if version > FORMAT:
         raise ValueError(
@@ -43,6 +44,9 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         )
     if info.pop("checksum", None) != checksum(info):
         raise broken(folder, f": {MANIFEST} is damaged, or was edited (its checksum is another)")
+    needed = *NEEDED, "grid" if info.get("system") == "grid" else "prefix"
+    if lacks := [name for name in needed if name not in info]:
+        raise broken(folder, f": {MANIFEST} has no {', '.join(lacks)}")
     for name, size in files.items():
         found = (folder / name).stat().st_size if (folder / name).is_file() else None
         if found != size:

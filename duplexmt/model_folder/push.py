@@ -80,7 +80,12 @@ def check_licences(folder: Path, info: Mapping[str, Any], card: str) -> None:
     and a card that says so of the model."""
     found = {corpus_name(data): str(data.get("licence")) for data in [*info["trained_before"], info["data"]]}
     if front := re.match(r"---\n(.*?)\n---\n", card, flags=re.DOTALL):
-        named = yaml.safe_load(front[1])
+        try:
+            named = yaml.safe_load(front[1])
+        except yaml.YAMLError:
+            named = None
+        if not isinstance(named, dict):
+            raise ValueError(f"{folder}/README.md: between its first lines --- must be YAML, name: value; correct it")
         found["README.md"] = str(named.get("license_name") if named.get("license") == "other" else named.get("license"))
     for what, licence in found.items():
         if not PERMISSIVE.search(licence) or LIMITED.search(licence):

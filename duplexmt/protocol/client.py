@@ -207,6 +207,8 @@ class AsyncClient:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
+        if self._task is None:
+            raise RuntimeError("an AsyncClient lives inside its with block: async with AsyncClient(url) as client: …")
         while (event := await self._events.get()) is not None:
             yield event
         self._events.put_nowait(None)  # for who asks again

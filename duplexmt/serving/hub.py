@@ -28,9 +28,6 @@ class Hub:
 
     Args:
         step_deadline, start_deadline: see `EngineLink`.
-
-    Attributes:
-        at_rest: whether the engine has had all that the one before was at, and had nothing left to do since.
     """
 
     def __init__(self, engine: EngineSettings, limits: Limits, *, step_deadline: float, start_deadline: float) -> None:
@@ -51,7 +48,6 @@ class Hub:
         self.connections: set[Client] = set()
         self.watchers: dict[str, set[Client]] = {}  # by channel
         self.draining = False
-        self.at_rest = False
         self._taken = False  # whether the engine has taken all that it was told when it began
         self._lost: Counter[str] = Counter()  # engines that have ended since, by session with open text
         self._suspects: list[Session] = []  # whose text may be why; the engine has that of the first one
@@ -215,7 +211,7 @@ class Hub:
         self._fingerprint = fingerprint
         self._tell_engine()
         self.metrics.engines.inc()
-        self._taken = self.at_rest = False
+        self._taken = False
         open_texts = [session for session in self.sessions.values() if not session.done and session.open_text.text]
         if is_another:  # the last one may have ended at any text that it had: all but those still to be looked at
             self._lost.update(session.name for session in open_texts if session not in self._suspects[1:])
@@ -281,7 +277,6 @@ class Hub:
         if step["out"] or (self._taken and step["idle"]):
             self.link.failures = 0  # it works
         if self._taken and step["idle"]:
-            self.at_rest = True
             self._lost.clear()
         if self.draining and step["asked"]:
             self._idle = step["idle"]

@@ -1,7 +1,7 @@
 """LibreTranslate's interface, for all that speaks it: whole texts, through the sessions that live ones go through.
 
-`POST /translate` takes `q` (a text or a list of them), `source` (`auto` is that of the first model), `target`,
-`format=text` and `api_key`, the server's token, as JSON or as a form; `GET /languages` says what there is.
+`POST /translate` takes `q` (a text or a list of them), `source` (`auto`: that of the first model that has the target),
+`target`, `format=text` and `api_key`, the server's token, as JSON or as a form; `GET /languages` says what there is.
 """
 
 import asyncio
@@ -83,7 +83,9 @@ async def _body(request: Request, most: int) -> dict[str, Any]:
         if kind == "application/json":
             asked = from_json(body)
         elif kind in ("", "application/x-www-form-urlencoded"):
-            asked = dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict"))
+            fields = parse_qsl(body.decode(), keep_blank_values=True, errors="strict")
+            if len(asked := dict(fields)) < len(fields):
+                raise BadRequest(400, "a field stands there twice: send several texts as JSON, q as a list")
         else:
             raise BadRequest(415, f"Content-Type {kind}: send JSON or a form that is URL-encoded")
     except (ValueError, RecursionError) as error:

@@ -110,9 +110,13 @@ class Recogniser:
             raise Wrong("bad_message", f"begin with init, protocol_version {VERSION}")
         source, target = init.get("source_lang"), init.get("target_lang")
         self.languages = None if source == "auto" else str(source), None if target == "auto" else str(target)
+        self._begin_session()
+
+    def _begin_session(self) -> None:
         try:
             self.client = InnerClient(self.hub, self.address, self.languages)
         except LookupError as error:
+            source, target = (one or "auto" for one in self.languages)
             told = f"source_lang={source}, target_lang={target}: {error.args[0]}"
             raise Wrong("unsupported_language", told) from None
         model = self.hub.models[self.client.session.model]
@@ -163,7 +167,8 @@ class Recogniser:
         assert self.client is not None
         if self.client.refused is not None:
             self.client.close()
-            self.client, self.lines = InnerClient(self.hub, self.address, self.languages), 0
+            self._begin_session()
+            self.lines = 0
         elif self.words:  # of one that the client has left without saying so
             self.client.give("\n")
             self.lines += 1

@@ -340,11 +340,18 @@ def test_weights_that_were_not_saved_with_the_model_are_refused_and_not_loaded_i
     "manifest",
     [
         b"", b"{", b"[]", b'{"format": 1}', b'{"format": "one", "files": {}}', b'{"format": 1, "files": 3}', b"\xff",
+        b"[" * 100_000,
     ],
 )  # fmt: skip
 def test_a_damaged_manifest_is_refused(folder, manifest):
     (folder / MANIFEST).write_bytes(manifest)
     refused(folder, "duplexmt.json is damaged")
+
+
+@pytest.mark.parametrize("name", ["system", "adaptation", "tokens", "data", "policy", "digests", "grid"])
+def test_a_manifest_that_lacks_something_is_refused_by_its_name(folder, name):
+    write_manifest(folder, {one: value for one, value in read_manifest(folder).items() if one != name})
+    refused(folder, f"duplexmt.json has no {name}")
 
 
 def test_an_edited_model_card_leaves_the_folder_whole(folder):

@@ -97,7 +97,7 @@ def test_nothing_is_noted_in_the_copy_of_what_the_hub_has(hub, folder, tmp_path,
     hub.commit("alice/zh-en", contents(folder))
     with pytest.raises(ValueError, match=f"{name.replace('@', '.*')}: what is found is noted in the model folder"):
         writable(name)
-    with pytest.raises(ValueError, match="the hub's copy"):
+    with pytest.raises(ValueError, match=r"the hub's copy.*pack .*alice.*zh-en"):
         writable(model_at(name))
     assert writable(pack(name, tmp_path / "own")) == tmp_path / "own"
 
@@ -268,6 +268,12 @@ def test_data_that_not_everybody_may_use_is_refused_unless_told(folder, tmp_path
     else:
         with pytest.raises(ValueError, match=r"has the licence .* not say that everybody may use it; .* --any-licence"):
             push.check_licences(folder, info, card)
+
+
+@pytest.mark.parametrize("front", ["license: other\nlicense_name: CC0: all of it", "- a", "", "[" * 9])
+def test_a_card_whose_head_is_no_yaml_is_refused(folder, front):
+    with pytest.raises(ValueError, match=r"README\.md: between its first lines --- must be YAML"):
+        push.check_licences(folder, read_manifest(folder), f"---\n{front}\n---\n# Mine\n")
 
 
 def test_nothing_is_uploaded_of_what_is_refused(hub, folder, tmp_path):

@@ -403,6 +403,8 @@ def test_a_mistake_is_a_value_error_that_names_value_rule_and_way_out(translator
     ("given", "message"),
     [
         ({"device": "tpu9"}, "device='tpu9'"),
+        ({"device": "meta"}, "device='meta': not to be had on this machine"),
+        ({"device": None}, "device=None: not to be had on this machine"),
         ({"quantize": "int3"}, "quantize=int3: must be 'int8' or 'bfloat16'"),
         ({"run_as": "guess"}, "run_as='guess': must be one of grid, waitk"),
         ({"run_as": "waitk", "setting": 3}, "holds a grid model, which cannot be run as that"),
@@ -415,6 +417,8 @@ def test_a_mistake_is_a_value_error_that_names_value_rule_and_way_out(translator
         ({"max_target_tokens": 0}, "^max_target_tokens=0: must be"),
         ({"max_repeats": "x"}, "max_repeats='x': .* at least 2, or null for no guard"),
         ({"max_sentence_tokens": 2.5}, r"max_sentence_tokens=2\.5: must be a whole"),
+        ({"max_sentence_tokens": "5"}, "max_sentence_tokens='5': must be a whole"),
+        ({"max_sentence_tokens": True}, "max_sentence_tokens=True: must be a whole"),
         ({"cut": "no"}, "cut='no': must be True or False"),
         ({"adaptive": 3}, "adaptive=3: must be an Adaptive"),
         ({"max_sentence_tokens": 10_000}, "max_sentence_tokens=10000: must be a whole number between 1 and"),
