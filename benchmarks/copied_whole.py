@@ -18,8 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed
 
 import duplexmt
 from benchmarks.measuring import command
+from duplexmt.data.copying import LATIN
 
-SIGNS = "A-Za-z0-9_@/"
+SIGNS = f"{LATIN}0-9_@/"
 
 
 class Sentence(NamedTuple):
@@ -38,7 +39,7 @@ def sentences() -> list[Sentence]:
 
 def kept(translation: str, copied: str) -> bool:
     """Whether a translation has it whole; "15" is not in "2015", nor "a.com" in "a.community"."""
-    alone = rf"(?<![{SIGNS}.,:-]){re.escape(copied)}(?![{SIGNS}]|[.,:-][A-Za-z0-9])"
+    alone = rf"(?<![{SIGNS}.,:-]){re.escape(copied)}(?![{SIGNS}]|[.,:-][{LATIN}0-9])"
     return re.search(alone, translation) is not None
 
 

@@ -114,7 +114,7 @@ def replaceable(pair: Pair, known: dict[str, str]) -> list[tuple[str, str, str]]
         if kind and all(side[text] == 1 for side in sides) and pair.source.count(text) == pair.target.count(text) == 1:
             found.append((kind, text, text))
     for name, latin in known.items():
-        if pair.source.count(name) == pair.target.count(latin) == sides[1][latin] == 1:
+        if latin not in pair.source and pair.source.count(name) == pair.target.count(latin) == sides[1][latin] == 1:
             found.append(("name", name, latin))
     return found
 
@@ -194,6 +194,6 @@ def like(number: str, rng: random.Random) -> str:
         return draw("year", rng)
     if re.fullmatch(r"([01]?\d|2[0-3]):[0-5]\d", number):
         return draw("time", rng)
-    if number.isdigit() and 2 <= int(number) <= 31:
+    if re.fullmatch(r"0*([2-9]|[12]\d|3[01])", number):
         return str(rng.randint(2, 31))
     return re.sub(r"\d", lambda found: "0" if found[0] == "0" else rng.choice("23456789"), number)

@@ -45,6 +45,8 @@ def kinds(source, target, known=NAMES[ZH_EN]):
         ("用my_list", "use my_list", [("identifier", "my_list", "my_list")]),
         ("在Berlin", "in Berlin", [("name", "Berlin", "Berlin")]),
         ("在柏林", "in Berlin", []),
+        ("José来了。", "José came.", []),  # nor is Jos
+        ("汤姆(Tom)来了。", "Tom came.", [("name", "Tom", "Tom")]),
     ],
 )
 def test_what_stands_once_on_both_sides_can_be_replaced(source, target, found):
@@ -101,7 +103,7 @@ def test_what_is_drawn_is_of_its_kind(kind):
 @pytest.mark.parametrize(
     ("number", "rule"),
     [("1998", r"(18|19|20)\d\d"), ("9:30", r"\d?\d:[0-5]\d"), ("12", r"\d\d?"), ("1,500", r"[2-9],[2-9]00"),
-     ("0.5%", r"0\.[2-9]%"), ("76", r"[2-9]{2}")],
+     ("0.5%", r"0\.[2-9]%"), ("76", r"[2-9]{2}"), ("9" * 5000, r"[2-9]{5000}")],
 )  # fmt: skip
 def test_another_number_looks_the_same(number, rule):
 
