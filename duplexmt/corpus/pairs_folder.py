@@ -9,14 +9,14 @@ Held-out pairs come from some of the files, a fixed number from each, by `data_p
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from glob import escape
 from itertools import chain, compress
 from pathlib import Path
 
 from data_prep.clean_corpus import cleaned, read_block, without_duplicates
-from data_prep.cleaning import Cleaning, simplify
+from data_prep.cleaning import Cleaning, is_in_script, simplify
 from data_prep.preparation import Corpus, Sampling, preparation
 from data_prep.prepare import clean, workers
 from data_prep.reading import read_columns
@@ -34,12 +34,13 @@ from .corpus_settings import CorpusSettings
 from .repository import located
 from .training_pairs import nothing_left, to_train_on
 
-_NAME = re.compile(r"(?P<name>[^.]+)\.(?:.*\.)?tsv(?:\.gz|\.xz|\.zst)?")
+_NAME = re.compile(r"(?P<name>[^.]+)\.(?:.*\.)?tsv(?:\.gz|\.xz|\.zst)?", re.IGNORECASE)
 _COPIED = 0.5  # share of a test file's sources that no corpus holds by chance
 
 
-def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]:
-    """Clean pairs by split: "test" and "validation" in the order of their ranks, "train" in a random order.
+def folder_pairs(asked: CorpusSettings, report: Report) -> tuple[dict[str, list[Pair]], list[Pair]]:
+    """Clean pairs by split: "test" and "validation" in the order of their ranks, "train" in a random order; and the
+    pairs of test files.
 
     Args:
         asked: `path` is the folder, `prepared` that of what is made of the files (None for `path`/prepared); `sources`
@@ -50,7 +51,8 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
 
     Raises:
         FileNotFoundError, ValueError: no such folder, a name or pattern that fits no file, a test file among those to
-            train on or a copy of one, too few pairs to hold out, nothing to train on; those of `data_prep.prepare`.
+            train on, a copy of one or one that is read wrongly, too few pairs to hold out, nothing to train on; those
+            of `data_prep.prepare`.
     """
     root = located(asked.path or "")
     files, tests = corpus_files(root, asked.sources, asked.exclude or [])
@@ -93,6 +95,7 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
     tested: list[Pair] = []
     for name, file in tests.items():
         texts = test_pairs(file, asked, plan.cleaning, report)
+        check_test_pairs(file, texts, plan.cleaning.languages, report)
         refuse_copies(name, Texts(texts), blocks)
         tested += texts
     forbidden = Texts(tested)
@@ -110,7 +113,7 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]
     relatives = Relatives(near, plan.cleaning.languages)
     masked = zip(corpus.blocks, corpus.masks, strict=True)
     corpora = ((name, list(compress(pairs_of([block]), mask))) for (name, block), mask in masked)
-    return splits | {"train": to_train_on(corpora, known, report, relatives, asked.seed)}
+    return splits | {"train": to_train_on(corpora, known, report, relatives, asked.seed)}, tested
 
 
 def corpus_files(root: Path, sources: list[str] | None, exclude: list[str]) -> tuple[dict[str, Path], dict[str, Path]]:
@@ -170,6 +173,19 @@ def test_pairs(file: Path, asked: CorpusSettings, rules: Cleaning, report: Repor
         both = zip(sides, rules.simplifies, strict=True)
         found[Pair(*(simplify(text) if simplifies else text for text, simplifies in both))] = None
     return list(found)
+
+
+def check_test_pairs(file: Path, texts: Sequence[Pair], languages: tuple[str, str], report: Report) -> None:
+    """Refuse (ValueError) a test file that is read wrongly and would protect nothing: without pairs, or with neither
+    side in its language, as far as scripts tell. Held-out pairs of another corpus may share one side alone."""
+    some = texts[:1000]
+    in_script = [sum(is_in_script(pair[side], language) for pair in some) for side, language in enumerate(languages)]
+    if 2 * max(in_script) <= len(some):
+        raise ValueError(
+            f"{file}: no side of this test file (data.exclude) is in its language ({languages[0]}, {languages[1]}), so "
+            f"it would keep nothing out of training; what was read: {dict(report.counts[f'{file.name} (test file)'])}, "
+            f"first {some[0][:2] if some else None}. Give it two columns in the order of the others, or take it out"
+        )
 
 
 def pairs_of(blocks: Iterable[Path]) -> Iterator[Pair]:

@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import chain, compress
+from itertools import compress
 from typing import Any
 
 from data_prep.relatives import Relatives
 from data_prep.report import Report
+from data_prep.splitting import Texts
 from data_prep.tokens import CountTokens, fits
 
 from ..common.pair import Pair
@@ -19,7 +20,7 @@ from .joined import joined_pairs
 from .pairs_file import file_pairs
 from .pairs_folder import folder_pairs
 from .prepared_files import prepared_corpus
-from .training_pairs import nothing_left
+from .training_pairs import nothing_left, unshared
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class PreparedCorpus:
     report: Report
     segmentation: str = "tokens"  # of sources, see `source_ids`
     case_study: Pair | None = None  # shown beside held-out pairs
+    excluded: Sequence[Pair] = ()  # of test files (`data.exclude`)
 
     @property
     def sources(self) -> SourceTokens:
@@ -93,28 +95,26 @@ def prepare_corpus(**settings: Any) -> PreparedCorpus:
         raise ValueError(f"{where}: {error}") from error
 
 
-def relatives(asked: CorpusSettings, corpus: PreparedCorpus) -> Relatives:
-    """Of the held-out pairs; of none where they may be trained on."""
-    held_out = () if asked.train_on_relatives else chain(corpus.splits["test"], corpus.splits["validation"])
-    return Relatives(held_out, (asked.source_language, asked.target_language))
+def add_made(asked: CorpusSettings, corpus: PreparedCorpus, name: str, made: Sequence[Pair]) -> None:
+    """Add training pairs that were made, but for those that share a text with held-out ones or are relatives."""
+    held = [*corpus.splits["test"], *corpus.splits["validation"], *corpus.excluded]
+    near = Relatives(() if asked.train_on_relatives else held, (asked.source_language, asked.target_language))
+    free = unshared(f"train.{name}", made, {"shares_held_out": Texts(held)}, corpus.report, near)
+    corpus.report.add("train", name, len(free))
+    corpus.splits["train"] = corpus.splits["train"] + free
 
 
 def add_copies(asked: CorpusSettings, corpus: PreparedCorpus) -> None:
     """Add training pairs with something drawn on both sides, as far as they are short enough; see `copies`."""
-    train = corpus.splits["train"]
-    made = copies(train, asked.copies, (asked.source_language, asked.target_language), asked.seed)
-    short = relatives(asked, corpus).others(list(compress(made, fits(made, asked.max_tokens, *corpus.counters))))
-    corpus.report.add("train", "copies", len(short))
-    corpus.splits["train"] = train + short
+    made = copies(corpus.splits["train"], asked.copies, (asked.source_language, asked.target_language), asked.seed)
+    add_made(asked, corpus, "copies", list(compress(made, fits(made, asked.max_tokens, *corpus.counters))))
 
 
 def add_joined(asked: CorpusSettings, corpus: PreparedCorpus, most: int) -> None:
     """Add training pairs made of two each, of at most `most` tokens; see `joined_pairs`."""
     languages = asked.source_language, asked.target_language
     pairs = joined_pairs(corpus.splits["train"], most, languages, *corpus.counters, asked.seed)
-    pairs = relatives(asked, corpus).others(pairs)
-    corpus.report.add("train", "joined", len(pairs))
-    corpus.splits["train"] = corpus.splits["train"] + pairs
+    add_made(asked, corpus, "joined", pairs)
 
 
 def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:
@@ -136,12 +136,12 @@ def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:
 def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:
     """A file of pairs, or one for each split, see `file_pairs`; a folder of corpora, see `folder_pairs`."""
     report = Report()
-    splits = (file_pairs if asked.corpus == "pairs" else folder_pairs)(asked, report)
+    splits, excluded = (file_pairs(asked, report), []) if asked.corpus == "pairs" else folder_pairs(asked, report)
     log.info("counting tokens of %s training pairs", f"{len(splits['train']):,}")
     tokenizer = tokenizer_for(asked, splits["train"][:BPE_PAIRS])
     trained = {name: splits[name] for name in ("train", "validation")}  # test pairs are what they are
     splits = splits | fitting(asked, trained, tokenizer, report, asked.train_size)
-    return PreparedCorpus(splits, tokenizer, report, asked.segmentation)
+    return PreparedCorpus(splits, tokenizer, report, asked.segmentation, excluded=excluded)
 
 
 def prepare_raw(asked: CorpusSettings) -> PreparedCorpus:

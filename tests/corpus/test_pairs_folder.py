@@ -70,7 +70,7 @@ def asked(folder, prepared, **options):
 def splits_of(folder, tmp_path, **options):
     report = Report()
     prepared = tmp_path / f"prepared-{len(list(tmp_path.iterdir()))}"
-    return folder_pairs(asked(folder, prepared, **options), report), report
+    return folder_pairs(asked(folder, prepared, **options), report)[0], report
 
 
 def keys(pairs):
@@ -231,7 +231,7 @@ def test_a_second_run_reads_what_the_first_one_cleaned_whatever_its_seed(corpus,
     before = folder_pairs(asked(corpus, tmp_path / "made"), Report())
     monkeypatch.setattr("data_prep.clean_corpus.clean_columns", lambda *_: pytest.fail("cleaned again"))
     assert folder_pairs(asked(corpus, tmp_path / "made"), Report()) == before
-    assert folder_pairs(asked(corpus, tmp_path / "made", seed=2), Report())["test"] != before["test"]
+    assert folder_pairs(asked(corpus, tmp_path / "made", seed=2), Report())[0]["test"] != before[0]["test"]
 
 
 @pytest.mark.parametrize(
@@ -263,13 +263,21 @@ def test_a_copy_of_a_test_file_under_another_name_is_refused(corpus, tmp_path):
     assert not keys(splits["train"]) & keys(sentences(4, 20))
 
 
+@pytest.mark.parametrize("line", ["{0}", "{0}\t", "id{2}\t{0}\t{1}", "{1}\t{0}"])
+def test_a_test_file_that_is_read_wrongly_and_would_protect_nothing_is_refused(corpus, tmp_path, line):
+    lines = [line.format(*pair, number) for number, pair in enumerate(sentences(1, 100))]
+    (corpus / "test-odd.tsv").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"test-odd\.tsv: no side of this test file .* is in its language \(zh, en\)"):
+        splits_of(corpus, tmp_path)
+
+
 def test_a_folder_that_is_none_or_empty_or_has_a_name_twice_is_refused(corpus, tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no such folder"):
         splits_of(tmp_path / "none", tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"holds no file NAME\.tsv"):
         splits_of(tmp_path / "empty", tmp_path)
-    write(corpus, "one", sentences(1, 3), ".tsv")
+    write(corpus, "one", sentences(1, 3), ".TSV")
     with pytest.raises(ValueError, match="would both be called 'one'"):
         splits_of(corpus, tmp_path)
 
@@ -297,6 +305,10 @@ def test_joined_pairs_are_trained_on_beside_the_others_and_change_no_other_split
     assert prepared.splits["test"] == alone.splits["test"]
     assert prepared.splits["validation"] == alone.splits["validation"]
     assert prepared.report.counts["train"]["joined"] == len(more)
+    write(corpus, "test-made", [pair[:2] for pair in more[:5]])
+    for near in (False, True):
+        again = prepare_corpus(**settings, joined_tokens=100, train_on_relatives=near).splits["train"]
+        assert not keys(again) & keys(more[:5]), "made pairs are no test sentences either"
 
 
 def test_the_report_says_why_pairs_of_a_file_were_dropped_and_a_file_that_gives_none_is_an_error(corpus, tmp_path):
@@ -320,5 +332,7 @@ def test_a_damaged_block_is_told_with_the_way_out(corpus, tmp_path):
     folder_pairs(asked(corpus, prepared), Report())
     block = prepared / "clean" / "one" / "00000.arrow"
     block.write_bytes(block.read_bytes()[:-100])
-    with pytest.raises(ValueError, match=r"00000\.arrow is damaged .*: remove .*one, and it is made again"):
-        folder_pairs(asked(corpus, prepared), Report())
+    for _ in ("cut short", "gone"):
+        with pytest.raises(ValueError, match=r"00000\.arrow is damaged .*: remove .*one, and it is made again"):
+            folder_pairs(asked(corpus, prepared), Report())
+        block.unlink(missing_ok=True)

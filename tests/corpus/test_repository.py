@@ -33,7 +33,7 @@ def settings_of(name):
 
 def splits_of(name, prepared, **options):
     data = corpus_settings(asdict(settings_of(name))) | {"prepared": str(prepared)} | options
-    return folder_pairs(CorpusSettings(**data), Report())
+    return folder_pairs(CorpusSettings(**data), Report())[0]
 
 
 @pytest.fixture(scope="module")
