@@ -23,6 +23,7 @@ every=grid,grid-past_paper,grid-after_waitk,wait1,wait3,wait5,wait7,waitmulti,of
 IFS=, read -ra systems <<< "${SYSTEMS:-$every}"
 IFS=, read -ra seeds <<< "${SEEDS:-1}"
 all=" ${systems[*]} " models=() first=() last=()
+[[ -f conf/experiment/$tune.yaml ]] || die "SIZE=$SIZE: there is no conf/experiment/$tune.yaml"
 [[ $QUALITY =~ ^(basic|neural)$ ]] || die "QUALITY=$QUALITY: must be basic or neural"
 [[ ${SEEDS:-1} =~ ^[0-9]+(,[0-9]+)*$ ]] || die "SEEDS=$SEEDS: must be whole numbers with commas between"
 [[ -z $SEEDS || " $* " != *" training.seed="* ]] || die "give either SEEDS or training.seed=…, not both"

@@ -14,8 +14,11 @@ from typing import Any
 
 import torch
 
+from duplexmt.common.command import command_parser
 from duplexmt.decoder.cache import NoRoom
 from duplexmt.training.optimizers import optimizer_of
+
+command = command_parser
 
 
 def qwen(hidden_size: int, intermediate_size: int, *, layers: int, heads: int) -> dict[str, Any]:
@@ -38,11 +41,6 @@ SHAPES: dict[str, tuple[dict[str, Any], int]] = {  # with their vocabularies
 }
 MATRICES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 LORA = {"rank": 64, "alpha": 128, "dropout": 0.0, "target_modules": MATRICES}
-
-
-def command(description: str | None) -> argparse.ArgumentParser:
-    """A parser whose help is a script's docstring."""
-    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def count(text: str) -> int:

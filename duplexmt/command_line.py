@@ -74,10 +74,15 @@ def write_record(folder: Path, cfg: DictConfig) -> None:
         OmegaConf.save(HydraConfig.get().overrides.task, folder / ".hydra" / "overrides.yaml")
 
 
+def as_given(arguments: Any) -> list[str]:
+    """Recorded arguments as they were given: what `${…}` in one stands for is for Hydra to say."""
+    return [str(argument) for argument in OmegaConf.to_container(arguments)]  # type: ignore[union-attr]
+
+
 def given_anew(folder: Path) -> list[str]:
     """The arguments that a run which goes on was not begun with."""
-    known = OmegaConf.load(folder / ".hydra" / "overrides.yaml")
-    return [one for one in HydraConfig.get().overrides.task if one not in known]
+    known = as_given(OmegaConf.load(folder / ".hydra" / "overrides.yaml"))
+    return [one for one in as_given(HydraConfig.get().overrides.task) if one not in known]
 
 
 def remove_unused(folder: Path) -> None:
@@ -198,7 +203,7 @@ def job_of_sweep(hydra: Any) -> tuple[Path | None, str, list[str]]:
             return None, number, []
     # A job is told False where the command said false.
     known = {argument.lower() for argument in sweep_arguments(sweep)}
-    own = (argument for argument in hydra.overrides.task if not argument.startswith("resume="))
+    own = (argument for argument in as_given(hydra.overrides.task) if not argument.startswith("resume="))
     return sweep, number, [argument for argument in own if argument.lower() not in known]
 
 
@@ -207,8 +212,7 @@ def sweep_arguments(folder: Path) -> list[str]:
     saved = folder / "multirun.yaml"
     if not saved.is_file():
         return []
-    overrides = OmegaConf.load(saved).hydra.overrides
-    return [str(argument) for argument in OmegaConf.to_container(overrides)["task"]]  # type: ignore[call-overload,index]
+    return as_given(OmegaConf.load(saved).hydra.overrides.task)
 
 
 def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt") -> list[str]:
@@ -238,7 +242,7 @@ def resume_arguments(arguments: list[str], needs: str = "checkpoints/last.ckpt")
         what = "no run with a checkpoint" if needs.endswith(".ckpt") else f"nothing begun ({needs})"
         raise ValueError(f"resume={folder}: {what} there; give the folder a run was started in")
     begun = begun_with(folder / needs)
-    known = [str(value) for value in OmegaConf.load(saved)]
+    known = as_given(OmegaConf.load(saved))
     kept = but_for(known, arguments, "resume", *(["model_folder"] if begun else []))
     return options_first([*kept, *but_for(begun, arguments), *arguments, run_dir])
 
@@ -286,7 +290,7 @@ def rescore_arguments(arguments: list[str]) -> list[str]:
         raise ValueError(f"rescore={folder}: there is no such folder")
     saved = Path(folder) / ".hydra" / "overrides.yaml"
     if saved.is_file():
-        known = [str(value) for value in OmegaConf.load(saved)]
+        known = as_given(OmegaConf.load(saved))
     else:
         parser = OverridesParser.create()
         known = [one for one in sweep_arguments(Path(folder)) if not parser.parse_override(one).is_sweep_override()]

@@ -17,6 +17,7 @@ from omegaconf.errors import ConfigKeyError
 import data_prep
 
 from .common.addresses import is_loopback
+from .common.text import check_language
 from .corpus.corpus_settings import CorpusSettings
 from .decoder.decoder_options import FROZEN, RECOMPUTE, check_anchor, check_k, check_quantize, check_trained_k
 from .grid.grid_options import rows_stand_alone
@@ -49,6 +50,8 @@ class LoraConfig:
                 "by alpha over rank, so 0 would leave the backbone as it is"
             )
         _check_share("model.lora.dropout", self.dropout)
+        if not self.target_modules:
+            raise ValueError("model.lora.target_modules=[]: give names of linear layers, or [all-linear]")
 
 
 @dataclass
@@ -192,6 +195,10 @@ class DataConfig(CorpusSettings):
             )
         for name in ("batch_size", "validation_size", "test_size"):
             _check_limit(f"data.{name}", getattr(self, name))
+        if self.tokenizer is None:
+            _check_limit("data.vocab_size", self.vocab_size, least=300)
+        for language in (self.source_language, self.target_language):
+            check_language(language)
 
 
 @dataclass
@@ -305,10 +312,10 @@ class TrainerConfig:
 
     def __post_init__(self) -> None:
         _check_one_of("trainer.strategy", self.strategy, *STRATEGIES)
-        if self.strategy == "fsdp" and self.precision == "16-mixed":
+        if self.strategy == "fsdp" and self.precision in ("16-mixed", "16"):
             raise ValueError(
-                "trainer.strategy=fsdp with trainer.precision=16-mixed: each process would scale its gradients by "
-                "itself; give trainer.precision=bf16-mixed, or 32"
+                f"trainer.strategy=fsdp with trainer.precision={self.precision}: each process would scale its "
+                "gradients by itself; give trainer.precision=bf16-mixed, or 32"
             )
         if self.precision not in PRECISIONS:
             raise ValueError(

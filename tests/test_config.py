@@ -405,10 +405,13 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path):
             ("train", [f"trainer.strategy={name}"], rf"strategy='{name}': must be one of auto, ddp, fsdp, deepspeed")
             for name in ("ddp_spawn", "ddp_notebook", "fsdp_cpu_offload", "deepspeed_stage_3")
         ),
-        (
-            "train",
-            ["trainer.strategy=fsdp", "trainer.precision=16-mixed"],
-            r"16-mixed: .*give trainer\.precision=bf16-m",
+        *(
+            (
+                "train",
+                ["trainer.strategy=fsdp", f"trainer.precision={half}"],
+                rf"={half}: .*give trainer\.precision=bf16-m",
+            )
+            for half in ("16-mixed", "16")
         ),
         (
             "train",
@@ -461,7 +464,10 @@ def test_a_typo_in_yaml_is_refused_by_name(tmp_path):
             for anchor in (-1, 1.5, True)
         ),
         ("train", ["system=offline", "model.anchor=visible_length"], r"model\.anchor='visible_length': must be 's"),
+        ("train", ["data.vocab_size=100"], r"data\.vocab_size=100: must be at least 300"),
+        ("train", ["data.source_language=xx"], "language 'xx' is not an ISO 639-1 code"),
         ("train", ["model.emit_hidden=-3"], r"model\.emit_hidden=-3: must be at least 0"),
+        ("train", ["model.lora.target_modules=[]"], r"target_modules=\[\]: give names of linear layers, or \[all"),
         ("train", ["model.lora.alpha=0"], r"model\.lora\.alpha=0: must be at least 1 .* would leave the backbone as"),
         *(
             ("train", [f"trainer.precision={name}"], rf"precision='{name}': .*stay in float32; must be one of auto")

@@ -14,7 +14,8 @@ def command_parser(description: str | None, prog: str | None = None) -> argparse
 
 @contextmanager
 def one_line_errors(*further: type[Exception]) -> Iterator[None]:
-    """A user's mistake is told in one line, with exit status 2; its traceback comes with HYDRA_FULL_ERROR=1.
+    """A user's mistake is told in one line, with exit status 2; its traceback comes with HYDRA_FULL_ERROR=1. Ctrl-C is
+    told in a word.
 
     Args:
         further: kinds of errors that are mistakes, beside ValueError and OSError.
@@ -22,6 +23,9 @@ def one_line_errors(*further: type[Exception]) -> Iterator[None]:
     mistakes: tuple[type[Exception], ...] = (ValueError, OSError, *further)
     try:
         yield
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
     except mistakes as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
