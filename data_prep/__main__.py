@@ -50,12 +50,12 @@ def main(cfg: DictConfig) -> None:
         plan: Command = OmegaConf.to_object(cfg)  # type: ignore[assignment]
         processes = usable_cores() if plan.processes is None else plan.processes
         tqdm.monitor_interval = 0  # a thread of its own, which would keep the workers from being forks
+        for name, source in plan.chosen.items():  # what is missing is said before a tokenizer is looked for on the hub
+            find_files(name, source, plan.root)
         if plan.clean_only:
             with workers(processes) as pool:
                 clean(plan, pool, processes)
             return
-        for name, source in plan.chosen.items():  # what is missing is said before a tokenizer is looked for on the hub
-            find_files(name, source, plan.root)
         counter = token_counter(plan.tokenizer) if plan.tokenizer and plan.sample.max_tokens is not None else None
         os.environ["RAYON_NUM_THREADS"] = str(processes)  # of the tokenizer
         manifest = prepare(plan, counter, processes=processes)

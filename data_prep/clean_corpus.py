@@ -57,19 +57,18 @@ def clean_source(plan: Preparation, name: str, pool: Executor, at_once: int) -> 
     source, folder = plan.chosen[name], plan.clean(name)
     with locked(folder, wait=False):
         settings, path = _settings(plan, name), folder / "settings.json"
-        if path.is_file():
-            check_same(folder, json.loads(path.read_text(encoding="utf-8")), settings)
-        else:
-            write_whole(path, json.dumps(settings, ensure_ascii=False, indent=1))
-        if (folder / "source.json").is_file():
+        if (folder / "source.json").is_file():  # else nothing in the folder is used
+            check_same(folder, read_json(path), settings)
             return cleaned(folder)[1]
+        write_whole(path, json.dumps(settings, ensure_ascii=False, indent=1))
         report, blocks = Report({"lines": {"read": 0, "kept": 0}}), 0
         found = read_blocks(name, source, plan.root, plan.block_bytes, plan.cleaning.languages)
         done = _in_parallel(pool, at_once, partial(clean_block, plan, name), found)
         for of_block in tqdm(done, name, unit=" blocks", disable=None):
             report.merge(of_block)
             blocks += 1
-        _check_languages(plan, name)
+            if blocks == 1:
+                _check_languages(plan, name)
         content = {"blocks": blocks, "report": vars(report)}
         write_whole(folder / "source.json", json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True))
     return report
@@ -81,7 +80,7 @@ def _path(folder: Path, number: int) -> Path:
 
 def cleaned(folder: Path) -> tuple[list[Path], Report]:
     """The block files of a source that is done, and how many lines met which fate."""
-    content = json.loads((folder / "source.json").read_text(encoding="utf-8"))
+    content = read_json(folder / "source.json")
     return [_path(folder, number) for number in range(content["blocks"])], Report(content["report"]["counts"])
 
 
@@ -205,8 +204,21 @@ def read_block(path: Path, columns: Sequence[str]) -> pa.Table:
     try:
         with pa.memory_map(str(path)) as file:
             return pa.ipc.open_file(file).read_all().select(list(columns)).combine_chunks()
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{path} is damaged ({error}): remove {path.parent}, and it is made again") from error
+    except (pa.ArrowInvalid, FileNotFoundError) as error:
+        raise damaged(path, error) from error
+
+
+def read_json(path: Path) -> Any:
+    """One of the files that say what was made, and how. ValueError where it is damaged or gone."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, FileNotFoundError) as error:
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, error: Exception) -> ValueError:
+    """The error for a file of ours, with the way out."""
+    return ValueError(f"{path} is damaged ({error}): remove {path.parent}, and it is made again")
 
 
 # --- all blocks as one corpus -----------------------------------------------------------------------------------------

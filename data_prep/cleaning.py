@@ -77,7 +77,7 @@ class Cleaning:
             raise ValueError(f"cleaning.max_characters={self.max_characters}: must be at least 1, or null")
         if self.least_script is not None and not 0 < self.least_script <= 1:
             raise ValueError(f"cleaning.least_script={self.least_script}: must be above 0 and at most 1, or null")
-        if self.length_ratio is not None and self.length_ratio < 1:
+        if self.length_ratio is not None and not self.length_ratio >= 1:
             raise ValueError(f"cleaning.length_ratio={self.length_ratio}: must be at least 1, or null")
 
     @property
@@ -187,6 +187,11 @@ def is_foreign(text: str, language: str) -> bool:
     """Less than a tenth of a text's words, four or more, is in its language's script; False if that is not known."""
     words = len(_UNSPACED_CHARACTER.findall(text)) + len(_WORD.findall(text))
     return language in _SCRIPTS and words >= 4 and wrong_script(text, language, 0.1)
+
+
+def is_in_script(text: str, language: str) -> bool:
+    """Whether a *cleaned* text has letters, of a script that is its language's or is not known here."""
+    return any(map(str.isalpha, text)) and not (language in _SCRIPTS and wrong_script(text, language, 0.5))
 
 
 def check_order(

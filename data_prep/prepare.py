@@ -12,6 +12,7 @@ import logging
 import os
 import platform
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -29,7 +30,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_prep.clean_corpus import check_same, clean_source, cleaned, without_duplicates
+from data_prep.clean_corpus import check_same, clean_source, cleaned, damaged, read_json, without_duplicates
 from data_prep.preparation import Preparation
 from data_prep.report import Report
 from data_prep.sampling import draw, write_splits
@@ -74,8 +75,7 @@ def clean(plan: Preparation, pool: Executor, processes: int) -> dict[str, Report
 def _sample(plan: Preparation, counter: TokenCounter | None, pool: Executor) -> dict[str, Any]:
     """Draw the splits from clean sources, and write them with their manifest."""
     sources = {name: cleaned(plan.clean(name)) for name in plan.chosen}
-    settings = {name: (plan.clean(name) / "settings.json").read_text(encoding="utf-8") for name in plan.chosen}
-    inputs = {name: json.loads(text)["inputs"] for name, text in settings.items()}
+    inputs = {name: read_json(plan.clean(name) / "settings.json")["inputs"] for name in plan.chosen}
     if manifest := finished(plan, counter, inputs=inputs):
         return manifest
     blocks = [(name, path) for name, (paths, _) in sources.items() for path in paths]
@@ -99,6 +99,7 @@ def _sample(plan: Preparation, counter: TokenCounter | None, pool: Executor) -> 
     if not splits["train"]["pairs"]:
         raise ValueError(f"no training pair is left; what became of them: {manifest['sources']}, {drawn.counts}")
     write_whole(aside / "manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
+    shutil.rmtree(plan.output / "splits", ignore_errors=True)  # shards without a manifest
     os.replace(aside, plan.output / "splits")
     return manifest
 
@@ -119,8 +120,8 @@ def finished(plan: Preparation, counter: TokenCounter | None, **others: Any) -> 
 
 
 def read_manifest(output: Path) -> dict[str, Any]:
-    """The manifest of a finished preparation. FileNotFoundError where there is none."""
-    return json.loads((output / "splits" / "manifest.json").read_text(encoding="utf-8"))
+    """The manifest of a finished preparation. ValueError where it is gone or damaged."""
+    return read_json(output / "splits" / "manifest.json")
 
 
 def read_split(output: Path, name: str) -> list[Pair]:
@@ -142,7 +143,7 @@ def read_split(output: Path, name: str) -> list[Pair]:
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"{path} is damaged ({error}): remove {path.parent}, and it is made again") from error
+            raise damaged(path, error) from error
         pairs += map(Pair, *(table[side].to_pylist() for side in Pair._fields))
     return pairs
 
@@ -172,7 +173,10 @@ def workers(processes: int) -> Iterator[Executor]:
 
 
 def _begin(parent: int) -> None:
-    """What a worker does first: it takes one thread, and ends once its parent has, however that was killed."""
+    """What a worker does first: it takes one thread, and ends once its parent has, however that was killed, and by
+    Ctrl-C without a traceback."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
 

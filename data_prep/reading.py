@@ -14,6 +14,7 @@ Text files are UTF-8 and may end in .gz, .xz or .zst; `streams.text` says where 
 import csv
 import glob
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,8 @@ from data_prep.report import Report
 from data_prep.sources import Block, Source
 from data_prep.tsv import plain_tsv
 from duplexmt.common.streams import LONGEST_LINE, Damaged, chunks, text
+
+log = logging.getLogger(__name__)
 
 PathLike = str | os.PathLike[str]
 
@@ -100,7 +103,9 @@ def _reported(file: Path, found: Iterator[Columns], report: Report, stage: str) 
             yield columns
     except Damaged as error:
         raise ValueError(f"{error}; this is after {pairs:,} pairs were read") from error
-    except (csv.Error, pa.ArrowException) as error:
+    except (csv.Error, pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        if getattr(error, "errno", None):  # of the disk; that of wrong bytes has no number
+            raise
         raise ValueError(f"{file}: damaged or cut short ({error}) after {pairs:,} pairs were read") from error
 
 
@@ -122,7 +127,7 @@ def _files(path: Path) -> list[Path]:
         if not matches:
             raise FileNotFoundError(f"no corpus at {path}: there is no such file or folder, and nothing matches it")
     elif path.is_dir() and not _kind(path):
-        matches = sorted(entry for entry in path.iterdir() if _kind(entry))
+        matches = sorted(entry for entry in path.iterdir() if entry.name[0] != "." and _kind(entry))
         named = {entry: found[1] for entry in matches if (found := _SPLIT_NAME.search(entry.name.lower()))}
         splits = {*named.values()}
         is_several = len(matches) > 1 if (path / "dataset_dict.json").is_file() else len(splits) > 1
@@ -191,6 +196,7 @@ def _csv_rows(file: Path, source_field: int | str, target_field: int | str) -> I
     for name in (source_field, target_field):
         if name not in (header if isinstance(name, str) else range(len(header))):
             raise ValueError(f"{file} has no column {name!r}; its header is {header}")
+    log.warning("%s: line 1 is taken for a header: %s", file, ", ".join(header))
     source, target = (header.index(name) if isinstance(name, str) else name for name in (source_field, target_field))
     cells: list[str] | None = []
     while cells is not None:
@@ -275,8 +281,8 @@ def _dig(row: Any, name: str) -> Any:
         raise LookupError(name)
     if name in row:
         return row[name]
-    first, _, rest = str(name).partition(".")
-    return _dig(row.get(first), rest)
+    first = next((key for key in row if str(name).startswith(f"{key}.")), name)
+    return _dig(row.get(first), str(name)[len(str(first)) + 1 :])
 
 
 def _lines(file: Path) -> Iterator[bytes]:

@@ -79,8 +79,17 @@ def draw(corpus: CleanedCorpus, plan: Preparation, count_tokens: CountTokens | N
                     counts["too_long"] += 1
 
     sizes = {"test": {"": wanted.test_size}, "validation": {"": wanted.validation_size}}
-    free = fitting(Counter(), Texts(), Relatives((), plan.cleaning.languages))
-    splits = hold_out((pair for pair, _ in free), sizes, Texts(), corpus.seed)
+    seen = Counter[str]()
+    free = fitting(seen, Texts(), Relatives((), plan.cleaning.languages))
+    try:
+        splits = hold_out((pair for pair, _ in free), sizes, Texts(), corpus.seed)
+    except ValueError as error:
+        if not seen["too_long"]:
+            raise
+        raise ValueError(
+            f"{error}, or raise sample.max_tokens={wanted.max_tokens}: {seen['too_long']:,} of {seen['looked_at']:,} "
+            "pairs have more"
+        ) from None
     sample = Sample(splits, Counter(looked_at=0, too_long=0, shares_held_out=0, relative_of_held_out=0))
     if wanted.train_size is None:
         return sample

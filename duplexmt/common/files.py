@@ -29,8 +29,10 @@ def write_whole(path: Path, content: str | bytes | Callable[[Any], None]) -> Non
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(aside, path)
-    except BaseException:
+    except BaseException as error:
         aside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(path)  # the system names no file where a disk is full
         raise
 
 

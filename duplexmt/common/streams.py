@@ -48,7 +48,7 @@ def chunks(paths: Sequence[Path]) -> Iterator[bytes]:
     if suffixes & {".gz", ".tgz"}:
         file = igzip.IGzipFile(fileobj=file)  # twice as fast as zlib
     elif ".xz" in suffixes:
-        file = lzma.LZMAFile(file)  # noqa: SIM115
+        file = as_file(_from_xz(file))
     elif ".zst" in suffixes:
         file = pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
     try:
@@ -57,6 +57,23 @@ def chunks(paths: Sequence[Path]) -> Iterator[bytes]:
         if getattr(error, "errno", None):  # of the disk; that of wrong bytes has no number
             raise
         raise Damaged(f"{_names(paths)}: {_diagnosis(paths[0], error)}") from error
+
+
+def _from_xz(file: Any) -> Iterator[bytes]:
+    """All streams of an .xz, with zeros between: `lzma.LZMAFile` takes a damaged one behind the first for no stream."""
+    stream, data = lzma.LZMADecompressor(), b""
+    while data or (data := file.read(_CHUNK)):
+        yield stream.decompress(data, _CHUNK)
+        while not (stream.eof or stream.needs_input):
+            yield stream.decompress(b"", _CHUNK)
+        data = stream.unused_data
+        if stream.eof:
+            while not (data := data.lstrip(b"\0")) and (data := file.read(_CHUNK)):
+                pass
+            if not data:
+                return
+            stream = lzma.LZMADecompressor()
+    raise EOFError("ends within a stream")
 
 
 def _chunks_of(path: Path) -> Iterator[bytes]:
@@ -151,18 +168,15 @@ def zip_member(path: Path, name: str) -> Iterator[bytes]:
         raise ValueError(f"{path}: {name} in it is damaged ({error}); fetch it again") from error
 
 
-def is_web_page(head: bytes | Path) -> bool:
-    """Whether a file, or one that starts so, is HTML, such as a server's error page saved under a corpus's name."""
-    if isinstance(head, Path):
-        with open(head, "rb") as stream:
-            head = stream.read(200)
+def is_web_page(head: bytes) -> bool:
+    """Whether a file that starts so is HTML, such as a server's error page saved under a corpus's name."""
     return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:15].lower().startswith((b"<!doctype html", b"<html"))
 
 
 def _diagnosis(path: Path, error: Exception) -> str:
     with open(path, "rb") as stream:
         head = stream.read(4096)
-    if is_web_page(path):
+    if is_web_page(head):
         return f"a web page, not a corpus ({error}); fetch it again"
     if head and b"\0" not in head:
         return f"text, not compressed as its name says ({error}); rename it"

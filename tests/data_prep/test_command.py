@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from data_prep.tokens import token_counter
 from duplexmt.data.tokenizer import load_tokenizer, token_ids
 from tests.commands import run as run_command
 from tests.helpers import SENTENCES, byte_level_tokenizer, tiny_tokenizer
+from tests.test_config import checked
 
 TEXTS = [text for pair in SENTENCES for text in pair] + ["", " ", "don't 2021年", "<|im_start|>a</s>", "e\u0301"]
 
@@ -75,6 +77,7 @@ def test_presets_are_the_same_with_and_without_a_command_line(name):
         ("sample.max_tokens=0", r"sample\.max_tokens=0"),
         ("block_bytes=0", "block_bytes=0"),
         ("cleaning.duplicates=all", "duplicates='all'"),
+        ("cleaning.length_ratio=nan", r"cleaning\.length_ratio=nan: must be at least 1"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_name(argument, message):
@@ -92,8 +95,26 @@ def test_a_corpus_of_ones_own_needs_no_code():
 def test_what_is_missing_is_said_before_a_tokenizer_is_looked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     monkeypatch.setattr("data_prep.__main__.token_counter", lambda name: pytest.fail(f"{name} was looked for"))
-    with pytest.raises(FileNotFoundError, match="no file"):
-        main(composed(f"root={tmp_path / 'nowhere'}", f"output={tmp_path}"))
+    for first in ("false", "true"):
+        with pytest.raises(FileNotFoundError, match="no file"):
+            main(composed(f"root={tmp_path / 'nowhere'}", f"output={tmp_path}", f"clean_only={first}"))
+    assert not any(tmp_path.iterdir())
+
+
+def test_ctrl_c_is_told_in_a_word(monkeypatch, capsys):
+    monkeypatch.setattr("data_prep.__main__.find_files", lambda *_: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(SystemExit) as stop:
+        main(composed())
+    assert (stop.value.code, capsys.readouterr().err) == (130, "interrupted\n")
+
+
+def test_what_the_documents_prepare_beforehand_is_what_their_training_asks_for():
+    lines = (CONF.parents[1] / "docs" / "reference" / "data.md").read_text(encoding="utf-8").splitlines()
+    prepare, train = (line.split() for line in lines if "wmt21/tested" in line)
+    data = checked("train", *train[2:]).data
+    assert plan(*prepare[3:]).sample == Sampling(
+        data.train_size, data.validation_size, data.test_size, data.max_tokens, data.train_on_relatives
+    )
 
 
 # --- token counters ----------------------------------------------------------------------------------------------

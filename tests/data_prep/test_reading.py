@@ -80,6 +80,11 @@ def test_several_gzip_members_and_zstd_frames_are_one_file(tmp_path: Path) -> No
     for packing in (".gz", ".xz", ".zst"):
         content = PACK[packing](tsv(PAIRS[:2])) + PACK[packing](tsv(PAIRS[2:]))
         assert read(write(tmp_path / f"a.tsv{packing}", content))[0] == PAIRS
+    one, other = (PACK[".xz"](tsv(pairs)) for pairs in (PAIRS[:2], PAIRS[2:]))
+    assert read(write(tmp_path / "a.tsv.xz", one + bytes(8) + other + bytes(4)))[0] == PAIRS, "with padding"
+    for damaged in (b"\xfe" + other[1:], other[:-1]):
+        with pytest.raises(ValueError, match="damaged or cut short"):
+            read(write(tmp_path / "a.tsv.xz", one + damaged))
 
 
 BAD_LINES = {
@@ -139,6 +144,8 @@ def test_a_dotted_name_is_a_field_or_one_within_another(tmp_path: Path, row: dic
 
     datasets.Dataset.from_list([row]).to_parquet(tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet", "translation.de", "translation.en")[0] == [("a", "b")]
+    names = "the.row.translation.de", "the.row.translation.en"
+    assert read(write(tmp_path / "a.jsonl", jsonl([{"the.row": row}])), *names)[0] == [("a", "b")]
 
 
 @pytest.mark.parametrize(
@@ -160,9 +167,10 @@ def test_a_field_that_a_jsonl_lacks_is_an_error_that_lists_those_it_has(
         read(write(path, b'["de", "en"]\n'), "de", "en")
 
 
-def test_quotation_marks_within_and_around_fields_of_a_csv_are_read_as_they_stand(tmp_path: Path) -> None:
+def test_quotation_marks_within_and_around_fields_of_a_csv_are_read_as_they_stand(tmp_path: Path, caplog: Any) -> None:
     lines = [b"s,t", b'5" pipe,"two', b'lines"', b"a,b", b'c,"' + b"d" * 200_000 + b'"']
     pairs, report = read(write(tmp_path / "a.csv", b"\n".join(lines)), "s", "t")
+    assert "a.csv: line 1 is taken for a header: s, t" in caplog.text
     assert pairs == [('5" pipe', "two\nlines"), ("a", "b"), ("c", "d" * 200_000)]
     assert report.counts == {"read": {"pairs": 3, "several_lines": 1}}
 
@@ -198,6 +206,18 @@ def test_a_file_cut_short_is_an_error_that_names_it_and_the_pairs_read(tmp_path:
     pairs = sum(counts)
     assert pairs == report.counts["read"]["pairs"] > 1000
     assert f"after {pairs:,} pairs" in str(error.value)
+
+
+def test_a_damaged_parquet_is_an_error_that_names_it(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = [f"line {i * 7919}" for i in range(20_000)]
+    pq.write_table(pa.table({"s": texts, "t": texts}), tmp_path / "a.parquet", compression="snappy")
+    content = bytearray((tmp_path / "a.parquet").read_bytes())
+    content[1000:1050] = b"\xff" * 50
+    with pytest.raises(ValueError, match=r"a\.parquet: damaged or cut short \(.*\) after [\d,]+ pairs were read"):
+        read(write(tmp_path / "a.parquet", bytes(content)), "s", "t")
 
 
 @pytest.mark.parametrize("packing", [".gz", ".xz", ".zst"])
@@ -239,6 +259,7 @@ def test_a_folder_or_pattern_reads_its_files_in_order_of_name_but_no_test_files(
     write(tmp_path / "train-1.tsv", tsv(PAIRS[2:]))
     write(tmp_path / "train-0.tsv.gz", gzip.compress(tsv(PAIRS[:2])))
     write(tmp_path / "README.md", b"not a corpus")
+    write(tmp_path / ".train-2.tsv", b"half of a download\tx\n")
     assert read(tmp_path)[0] == PAIRS
     write(tmp_path / "train-testimony.tsv", b"")
     assert read(tmp_path)[0] == PAIRS
