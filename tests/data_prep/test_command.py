@@ -101,6 +101,7 @@ def test_what_is_missing_is_said_before_a_tokenizer_is_looked_for(tmp_path, monk
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("ctrl_c_taken")
 def test_ctrl_c_is_told_in_a_word(monkeypatch, capsys):
     monkeypatch.setattr("data_prep.__main__.find_files", lambda *_: signal.raise_signal(signal.SIGINT))
     with pytest.raises(SystemExit) as stop:

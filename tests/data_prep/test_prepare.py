@@ -342,6 +342,7 @@ def test_a_finished_run_is_not_done_again(raw, tmp_path):
 # --- what goes wrong ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("ctrl_c_taken")
 def test_a_worker_that_is_killed_is_told_in_a_line():
     with (
         pytest.raises(OSError, match=r"one of 2 processes was killed .*: the same command goes on"),
