@@ -281,7 +281,7 @@ def _dig(row: Any, name: str) -> Any:
         raise LookupError(name)
     if name in row:
         return row[name]
-    first = next((key for key in row if str(name).startswith(f"{key}.")), name)
+    first = max((key for key in row if str(name).startswith(f"{key}.")), key=len, default=name)
     return _dig(row.get(first), str(name)[len(str(first)) + 1 :])
 
 

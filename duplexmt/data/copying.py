@@ -22,13 +22,14 @@ from typing import Any
 
 from .tokenizer import token_ids
 
-LATIN = "A-Za-zÀ-ÖØ-öø-ɏḀ-ỿ\u0300-\u036f"  # with accents, those of their own too
+LETTER = "A-Za-zÀ-ÖØ-öø-ɏḀ-ỿ"
+LATIN = f"{LETTER}\u0300-\u036f"  # and accents, which begin no word
 SIGN = f"[{LATIN}0-9_.,:/@+#&=?~%-]"
 BEHIND = f"(?!{SIGN}*[{LATIN}0-9_])"  # the word is over
 BEFORE = f"(?<![{LATIN}0-9_])(?<![{LATIN}0-9_][.,:/@+#&=?~%-])"  # no word goes on
-NAME = f"[{LATIN}][{LATIN}0-9_+#&-]*(?: [{LATIN}0-9][{LATIN}0-9_+#&-]*){{1,3}}{BEHIND}"  # of two to four words
-WORD = re.compile(f"https?://[!-~]+|[{LATIN}0-9_]{SIGN}*")
-RUN = re.compile(f"https?://[!-~]+|{NAME}{SIGN}* ?|[{LATIN}]{SIGN}* ?|[0-9_]{SIGN}*")
+NAME = f"[{LETTER}][{LATIN}0-9_+#&-]*(?: [{LETTER}0-9][{LATIN}0-9_+#&-]*){{1,3}}{BEHIND}"  # of two to four words
+WORD = re.compile(f"https?://[!-~]+|[{LETTER}0-9_]{SIGN}*")
+RUN = re.compile(f"https?://[!-~]+|{NAME}{SIGN}* ?|[{LETTER}]{SIGN}* ?|[0-9_]{SIGN}*")
 MARKS = ".,:;/-?!\"'()[]{}<> "  # the sentence's, where they stand at the end of a run
 NUMBER = re.compile(r"[0-9]+([.,:/-][0-9]+)*%?")
 IN_WORD = re.compile(f"[{LATIN}0-9.,:/-]$")

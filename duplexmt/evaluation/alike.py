@@ -37,7 +37,7 @@ def read_likeness(folder: Path, sentences: int) -> dict[str, list[float] | None]
         if any(values is not None and len(values) != sentences for values in known.values()):
             raise ValueError("of another test set")
         return known
-    except ValueError as error:
+    except (ValueError, AttributeError, TypeError) as error:
         raise ValueError(f"{folder / LIKENESS} is damaged ({error}): remove it, and resume the evaluation") from error
 
 

@@ -124,14 +124,15 @@ class GridDataModule(L.LightningDataModule):
                 "raise data.validation_size, give more pairs, or fewer trainer.devices"
             )
         rank, devices = trainer.global_rank, trainer.world_size
-        left = len(examples) % devices  # the smallest
-        batches: list[list[Example]] = []
+        left = len(examples) % devices  # the smallest, which only some devices have
+        batches, size = [examples[:left][rank : rank + 1]], min(left, 1)
         for first in range(left, len(examples), devices):  # a pair for each device, so that all have as many batches
-            now, largest = batches[-1] if batches else [], examples[first + devices - 1].cells
-            if not now or len(now) == self.batch_size or (len(now) + 1) * largest > VALIDATION_CELLS:
-                batches.append(now := [])
-            now.append(examples[first + rank])
-        batches[0] += examples[:left][rank : rank + 1]
+            too_large = (size + 1) * examples[first + devices - 1].cells > VALIDATION_CELLS
+            if first >= devices and (size >= self.batch_size or too_large):
+                batches.append([])
+                size = 0
+            batches[-1].append(examples[first + rank])
+            size += 1
         collated = [collate(batch) for batch in batches]
         return DataLoader(collated, batch_size=None)  # type: ignore[arg-type]  # a list is a map-style data set
 

@@ -157,6 +157,8 @@ def trained_model(trainer: L.Trainer, module: Any) -> Any:
 def where_room_is(model: Any, device: torch.device) -> Any:
     """A model on the device, where it has room for it beside copies in float32 of what is in half precision; else on
     the CPU."""
+    if device.type == "cpu":
+        return model
     weights = list(model.parameters())
     half = sum(w.numel() for w in weights if w.is_floating_point() and w.itemsize < 4)
     with suppress(torch.OutOfMemoryError):

@@ -27,6 +27,7 @@ def test_runs_are_told_in_order_and_how_often_without_the_marks_behind_them_and_
     assert [*copied_runs("A B C D E F看foo.com。看 foo.com。")] == ["A B C D", "E F", "foo.com"]
     assert copied_runs("见(https://x.org)。") == copied_runs('"https://x.org!"') == {"https://x.org": 1}
     assert copied_runs("我叫José García，Müller先生，3×4×15") == dict.fromkeys(["José García", "Müller", "15"], 1)
+    assert copied_runs("сло\u0301во\u0301 Google Maps，й\u0306\u0306") == {"Google Maps": 1}, "accents begin no word"
     assert copied_runs("Adé Ọlọ́run") == {"Adé Ọlọ́run": 1}, "a letter with an accent of its own"
 
 

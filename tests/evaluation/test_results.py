@@ -130,9 +130,10 @@ def test_what_no_name_tells_apart_is_refused_with_the_evaluations_it_is_in(tmp_p
 
 def test_how_like_other_sentences_are_to_training_is_refused(tmp_path):
     evaluated(tmp_path, POINTS[:1])
-    (tmp_path / "likeness.json").write_text('{"none/grid/model": [0.1, 0.9]}')
-    with pytest.raises(ValueError, match=r"likeness\.json is damaged \(of another test set\): remove it, and resume"):
-        write_results([tmp_path], tmp_path, **OPTIONS)
+    for content, why in (('{"none/grid/model": [0.1, 0.9]}', "of another test set"), ("[]", ".*'values'")):
+        (tmp_path / "likeness.json").write_text(content)
+        with pytest.raises(ValueError, match=rf"likeness\.json is damaged \({why}\): remove it, and resume"):
+            write_results([tmp_path], tmp_path, **OPTIONS)
 
 
 def test_systems_whose_sources_are_other_tokens_are_not_compared_at_equal_latency(tmp_path):

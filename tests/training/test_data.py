@@ -181,4 +181,5 @@ def test_all_devices_have_as_many_validation_batches_and_each_pair_once(pairs):
             data.trainer = SimpleNamespace(global_rank=rank, world_size=devices)
             seen.append([batch.source[:, 0].tolist() for batch in data.val_dataloader()])
         assert len(set(map(len, seen))) == 1
+        assert max(len(batch) for batches in seen for batch in batches) <= 2
         assert sorted(n for batches in seen for batch in batches for n in batch) == list(range(pairs))

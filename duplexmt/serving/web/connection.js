@@ -114,8 +114,9 @@ export class Connection {
     if (this.over) return;
     if (code === Close.TOKEN) return this.end("token", this.token ? "that token is wrong" : "a token is needed");
     if (code === Close.REPLACED) return this.displace();
-    if (code === Close.BAD_MESSAGE && !this.session && (this.theta !== null || this.named)) {
-      if (this.theta !== null) this.theta = null; // which its model may have no more
+    const hasNone = this.theta !== null && message?.startsWith("theta:"); // its model, any more
+    if (code === Close.BAD_MESSAGE && !this.session && (hasNone || this.named)) {
+      if (hasNone) this.theta = null;
       else Object.assign(this, { wanted: null, gone: this.named });
       return this.open();
     }
