@@ -17,7 +17,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 import duplexmt
-from benchmarks.measuring import command
+from duplexmt.common.command import command_parser
 from duplexmt.data.copying import LATIN
 
 SIGNS = f"{LATIN}0-9_@/"
@@ -54,7 +54,7 @@ def kept_whole(found: list[Sentence], translations: list[str]) -> dict[str, floa
 
 def main() -> None:
     """Translate and count."""
-    parser = command(__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("model_folder", nargs="?", default="models/zh-en", help="of a Chinese–English model")
     parser.add_argument("--theta", type=float, help="EMIT threshold (default: the model folder's own)")
     parser.add_argument("--show", action="store_true", help="also print what is lost, with its translation")

@@ -41,7 +41,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import SHAPES, add_shape, command, count, in_turns, machine, rounded, some_of
+from benchmarks.measuring import SHAPES, add_shape, count, in_turns, machine, rounded, some_of
+from duplexmt.common.command import command_parser
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.decoder.backbone import random_backbone
 from duplexmt.decoder.cache import DecoderCache
@@ -176,7 +177,7 @@ def streams_of(text: str) -> list[int]:
 
 def main(given: list[str] | None = None) -> None:
     """Measure; after each number of streams all so far is printed."""
-    parser = command(__doc__)
+    parser = command_parser(__doc__)
     add_shape(parser)
     parser.add_argument("--kinds", type=some_of(KINDS), default="grid,grid_io_off,rows", help=f"of {', '.join(KINDS)}")
     beside = "recompute,generate,reencode"

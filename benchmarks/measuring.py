@@ -14,11 +14,8 @@ from typing import Any
 
 import torch
 
-from duplexmt.common.command import command_parser
 from duplexmt.decoder.cache import NoRoom
 from duplexmt.training.optimizers import optimizer_of
-
-command = command_parser
 
 
 def qwen(hidden_size: int, intermediate_size: int, *, layers: int, heads: int) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from torch.autograd.graph import saved_tensors_hooks
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import LORA, QWEN, QWEN_VOCABULARY, command, count, qwen
+from benchmarks.measuring import LORA, QWEN, QWEN_VOCABULARY, count, qwen
+from duplexmt.common.command import command_parser
 from duplexmt.data.batch import Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.decoder.backbone import add_lora, random_backbone
@@ -153,7 +154,7 @@ def check(pairs: int, tokens: int) -> float:
 
 def main() -> None:
     """Count, print, check."""
-    parser = command(__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("--size", choices=SIZES, nargs="*", default=list(SIZES))
     parser.add_argument("--pairs", type=count, default=16)
     parser.add_argument("--tokens", type=count, default=33)

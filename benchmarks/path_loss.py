@@ -27,7 +27,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import command, count
+from benchmarks.measuring import count
+from duplexmt.common.command import command_parser
 from duplexmt.common.pair import Pair
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.data.builtin import builtin_corpus
@@ -51,7 +52,7 @@ BATCH = 25  # pairs
 
 def main(arguments: list[str] | None = None) -> None:
     """A table of all models and settings."""
-    parser = command(__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("models", type=Path, nargs="+", metavar="MODEL_FOLDER")
     parser.add_argument("--pairs", help="file of pairs, or folder of an evaluation")
     parser.add_argument("--limit", type=count, help="pairs; default: all")

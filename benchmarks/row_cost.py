@@ -25,7 +25,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import LORA, SHAPES, command, count, in_turns, training_step
+from benchmarks.measuring import LORA, SHAPES, count, in_turns, training_step
+from duplexmt.common.command import command_parser
 from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.data.tokenizer import StreamTokens
 from duplexmt.decoder.backbone import add_lora, random_backbone
@@ -82,7 +83,7 @@ def step_of(shape: str, kind: str, batch: Batch) -> Callable[[int], None]:
 
 def main() -> None:
     """Measure, print a table and the JSON line."""
-    parser = command(__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("--shape", choices=PAIRS, default="small")
     parser.add_argument("--steps", type=count, default=3, help="turns of each step")
     arguments = parser.parse_args()

@@ -46,7 +46,8 @@ from websockets.typing import Subprotocol
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
 from benchmarks.live_clients import LOCAL, TICK, Reference, Served, Speaker
-from benchmarks.measuring import command, count, rounded, some_of
+from benchmarks.measuring import count, rounded, some_of
+from duplexmt.common.command import command_parser
 from duplexmt.data.builtin import builtin_corpus
 from duplexmt.policy.decoding_options import TARGET_TOKENS
 from duplexmt.protocol.client import OPTIONS, ServerError
@@ -334,7 +335,7 @@ def missed(rows: dict[str, dict[str, Any]]) -> list[str]:
 
 def main() -> int:
     """Measure and print; 1 if a target was missed."""
-    parser = command(__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("--model-folder", default="runs/latest/model")
     parser.add_argument("--quick", action="store_true", help="a few seconds and connects of each")
     parser.add_argument("--only", type=some_of(PARTS), default=list(PARTS), help=f"some of {', '.join(PARTS)}")

@@ -43,7 +43,8 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import LORA, SHAPES, add_shape, command, count, in_turns, machine, now, some_of, training_step
+from benchmarks.measuring import LORA, SHAPES, add_shape, count, in_turns, machine, now, some_of, training_step
+from duplexmt.common.command import command_parser
 from duplexmt.decoder.backbone import add_lora, freeze_in, random_backbone
 from duplexmt.training.precision import half_precision
 from duplexmt.training.throughput import cells_of, matmul_rate
@@ -238,7 +239,7 @@ def inputs_of(pairs: int, vocabulary: int, packed: bool, device: torch.device) -
 
 def main(given: Iterable[str] | None = None) -> None:
     """Measure; the last line is the result."""
-    parser = command(__doc__)
+    parser = command_parser(__doc__)
     known = [*PARTS, HUGGING_FACE]
     usual = "rows,hugging_face,waitk"
     parser.add_argument("--parts", type=some_of(known), default=usual, help=f"of {', '.join(known)}")

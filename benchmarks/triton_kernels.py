@@ -26,7 +26,8 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import QWEN_VOCABULARY, command, count, in_turns, machine
+from benchmarks.measuring import QWEN_VOCABULARY, count, in_turns, machine
+from duplexmt.common.command import command_parser
 from duplexmt.grid import scan
 from duplexmt.grid.cells import Cells, Lines
 from duplexmt.kernels.triton_use import refused, triton_runs
@@ -93,7 +94,7 @@ def measure(cases: Sequence[Case], dtype: torch.dtype, device: str, repeats: int
 
 def main() -> None:
     """Measure and print."""
-    parser = command(__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("--pairs", type=count, default=24)
     parser.add_argument("--size", type=count, default=32, help="tokens of each side")
     parser.add_argument("--repeats", type=count, default=20)

@@ -19,7 +19,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # works without an installed package, too
 
-from benchmarks.measuring import command, count, rounded
+from benchmarks.measuring import count, rounded
+from duplexmt.common.command import command_parser
 from duplexmt.drawing.table import summary
 from duplexmt.evaluation.aligned import learnt_pairs, words_of
 from duplexmt.evaluation.comparing import comparisons
@@ -45,7 +46,7 @@ def thirds(values: Sequence[float]) -> dict[str, list[int]]:
 
 def main() -> None:
     """Part, score and print."""
-    parser = command(__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("folders", type=Path, nargs="+", help="of evaluations of one test set")
     parser.add_argument("--learn", help="pairs that the aligner learns from, laid out as those of training")
     parser.add_argument("--over-seeds", action="store_true", help="trainings that differ by their seeds are one system")
