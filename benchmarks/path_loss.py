@@ -34,7 +34,7 @@ from duplexmt.data.batch import Batch, Example, collate
 from duplexmt.data.builtin import builtin_corpus
 from duplexmt.data.copying import target_ids
 from duplexmt.decoder.decoder_options import MULTI_PATH
-from duplexmt.decoder.heads import read_ahead
+from duplexmt.decoder.heads import bound_lag
 from duplexmt.decoder.schedules import DELAYS
 from duplexmt.drawing.table import to_markdown
 from duplexmt.evaluation.decoding import DECODING, Decoding
@@ -218,7 +218,7 @@ def _grid_paths(loaded: ModelFolder, batch: Batch, thetas: Sequence[float]) -> I
     decided = torch.cat([model.decide(states, rule.certainty)[0] for states in found.hidden.split(256)])
     each = zip(found.cells.padded(found.heatmap), found.cells.padded(decided), batch.shapes, strict=True)
     for (heatmap, p_emit, (X, Y)), inner in zip(each, found.inner or repeat(None), strict=False):
-        p = read_ahead(p_emit[:X, :Y], rule.k_min, inner and inner[:Y])
+        p = bound_lag(p_emit[:X, :Y], rule.k_min, rule.k_max, inner and inner[:Y])
         paths = {f"θ={theta:g}": threshold_rows(p.tolist(), theta) for theta in thetas}
         paths |= {f"k={k}": schedule_rows(k, X, Y) for k in DELAYS} | {WHOLE: [X - 1] * Y}
         for setting, rows in paths.items():

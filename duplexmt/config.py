@@ -209,6 +209,7 @@ class PolicyConfig:
     theta: Any  # one threshold, or a list of them; evaluate: `recorded`, the model folder's own
     certainty: float | None  # weight of the next token's certainty beside p(EMIT); null: the model folder's
     k_min: int | None  # source tokens read beyond as many as are written, at least; null: the model folder's
+    k_max: int | None  # … and at most: from so many on it writes, whatever θ; 0: no bound; null: the model folder's
     words: bool | None  # decisions by words, in training and decoding (policy/words.py); null: the model folder's
     max_target_tokens: int  # length at which a translation is stopped
 
@@ -217,6 +218,7 @@ class PolicyConfig:
         if self.certainty is not None:
             _check_at_least_0("policy.certainty", self.certainty, "0: p(EMIT) alone, as in the paper")
         _check_limit("policy.k_min", self.k_min, least=0, null="the model folder's")
+        _check_limit("policy.k_max", self.k_max, least=0, null="the model folder's")
         if not self.thetas:
             raise ValueError("policy.theta=[]: give one threshold between 0 and 1, or a list of them")
         for theta in self.thetas:
@@ -232,7 +234,7 @@ class PolicyConfig:
     @property
     def rule(self) -> dict[str, Any]:
         """What else decides (`EmitRule`), by name."""
-        return {"certainty": self.certainty, "k_min": self.k_min, "words": self.words}
+        return {"certainty": self.certainty, "k_min": self.k_min, "k_max": self.k_max, "words": self.words}
 
 
 @dataclass

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ..data.batch import collate
-from ..decoder.heads import read_ahead
+from ..decoder.heads import bound_lag
 from ..drawing.grid_figures import SentenceGrid
 from ..drawing.style import END
 from ..policy.guide import guide
@@ -25,7 +25,7 @@ def sentence_grid(
 ) -> SentenceGrid:
     """Heatmap, EMIT probabilities, most probable tokens and best path of one pair (`fig:dp-path`, `fig:grid-output`).
 
-    The EMIT probabilities are those that decoding compares with θ by a rule (`TwoHeads.decide`, `read_ahead`), and
+    The EMIT probabilities are those that decoding compares with θ by a rule (`TwoHeads.decide`, `bound_lag`), and
     1 within words where decisions are by words.
 
     Args:
@@ -49,7 +49,9 @@ def sentence_grid(
         source=[names[index] for index in (*source, tokens.end)],
         target=[names[index] for index in (*target, tokens.end)],
         heatmap=guided.heatmap.view(X, Y).tolist(),
-        emit=read_ahead(emit.view(X, Y), rule.k_min, None if guided.inner is None else guided.inner[0]).tolist(),
+        emit=bound_lag(
+            emit.view(X, Y), rule.k_min, rule.k_max, None if guided.inner is None else guided.inner[0]
+        ).tolist(),
         top=[[names[index] for index in row] for row in top.view(X, Y).tolist()],
         y_at=guided.y_at[0].tolist(),
         lam=lam,

@@ -105,17 +105,20 @@ class TwoHeads(nn.Module):
         return odds.sigmoid(), tokens
 
 
-def read_ahead(p_emit: Tensor, k_min: int, inner: Tensor | None = None) -> Tensor:
-    """p(EMIT) of one pair's grid `[X, Y]` as decoding has it with `k_min`: 0 where fewer than so many source tokens
-    more were read than target tokens written, but for the last row, which writes whatever it is; and as it has it by
-    words: 1 of tokens that go on with a word, `inner [Y]`.
+def bound_lag(p_emit: Tensor, k_min: int, k_max: int, inner: Tensor | None = None) -> Tensor:
+    """p(EMIT) of one pair's grid `[X, Y]` as decoding has it with `k_min` and `k_max`, where the lag is source tokens
+    read minus target tokens written: 0 of a lag below k_min, but for the last row, which writes whatever it is, and 1
+    of a lag of k_max or more (0: no bound); and as it has it by words: 1 of tokens that go on with a word, `inner [Y]`.
 
-    Not in the paper, whose policy may write however little was read (`k_min` = 0). With θ = 0 it is wait-k.
+    Not in the paper, whose policy may write however little was read and wait however long. With θ = 0 and k_min it is
+    wait-k.
     """
+    x, y = (torch.arange(length, device=p_emit.device) for length in p_emit.shape)
+    lag = x[:, None] + 1 - y  # below 0 where more is written than read
     if k_min:
-        x, y = (torch.arange(length, device=p_emit.device) for length in p_emit.shape)
-        early = (x[:, None] + 1 - y < k_min) & (x[:, None] < len(x) - 1)
-        p_emit = p_emit.masked_fill(early, 0.0)
+        p_emit = p_emit.masked_fill((lag < k_min) & (x[:, None] < len(x) - 1), 0.0)
+    if k_max:
+        p_emit = p_emit.masked_fill(lag >= k_max, 1.0)
     return p_emit if inner is None else p_emit.masked_fill(inner, 1.0)
 
 

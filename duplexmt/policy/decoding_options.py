@@ -24,15 +24,28 @@ SYSTEMS = {  # name: which trained models can be run as it; multi: wait-k traine
 
 @dataclass(frozen=True)
 class EmitRule:
-    """What a grid's decisions depend on beside p(EMIT) and θ; in the paper nothing does."""
+    """What a grid's decisions depend on beside p(EMIT) and θ; in the paper nothing does. A lag is source tokens read
+    minus target tokens written.
+
+    Raises:
+        ValueError: for a k_max below k_min.
+    """
 
     certainty: float = 0.0  # weight of the next token's certainty (`TwoHeads.decide`)
-    k_min: int = 0  # lag below which it reads (`read_ahead`)
+    k_min: int = 0  # lag below which it reads (`bound_lag`)
+    k_max: int = 0  # lag from which on it writes; 0: none
     words: Any = None  # which tokens go on with a word [vocabulary], where it decides by words; None: by tokens
+
+    def __post_init__(self) -> None:
+        if 0 < self.k_max < self.k_min:
+            raise ValueError(
+                f"policy.k_min={self.k_min}, policy.k_max={self.k_max}: the lag lies between them, so k_max must be at "
+                "least k_min, or 0 for no bound"
+            )
 
     def recorded(self) -> dict[str, Any]:
         """Its settings by name, as a manifest has them."""
-        return {"certainty": self.certainty, "k_min": self.k_min, "words": self.words is not None}
+        return {"certainty": self.certainty, "k_min": self.k_min, "k_max": self.k_max, "words": self.words is not None}
 
 
 PAPER_RULE = EmitRule()

@@ -35,15 +35,21 @@ def going_on(tokenizer: Any, entries: int, language: str) -> Tensor:
 
 
 def emit_rule(
-    model: Any, tokenizer: Any, language: str | None, certainty: float | None, k_min: int | None, words: bool | None
+    model: Any,
+    tokenizer: Any,
+    language: str | None,
+    certainty: float | None,
+    k_min: int | None,
+    k_max: int | None,
+    words: bool | None,
 ) -> EmitRule:
     """How a grid decides, of its settings; None stands for the paper's.
 
     Raises:
-        ValueError: by words, where no spaces part those of the target's `language`.
+        ValueError: by words, where no spaces part those of the target's `language`; and a k_max below k_min.
     """
     inner = going_on(tokenizer, model.causal_lm.config.vocab_size, language or "") if words else None
-    return EmitRule(certainty or 0.0, k_min or 0, inner)
+    return EmitRule(certainty or 0.0, k_min or 0, k_max or 0, inner)
 
 
 def goes_on(text: str) -> bool:

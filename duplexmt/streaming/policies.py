@@ -67,8 +67,8 @@ class Theta(Policy[EmitRule]):
 
     An end token predicted before the source has ended is a WAIT. θ is each stream's own; the setting is what else is
     looked at. With its `k_min` it reads where fewer than so many source tokens more were read than target tokens
-    written. With its `words` it reads nothing while the most probable next token goes on with the word written last,
-    but for a copy token whose run may go on.
+    written; with its `k_max` it writes where so many were. With its `words` it reads nothing while the most probable
+    next token goes on with the word written last, but for a copy token whose run may go on.
     """
 
     @staticmethod
@@ -81,11 +81,11 @@ class Theta(Policy[EmitRule]):
         if stream.visible == stream.prefix:
             yield from stream.take()
         while True:
-            p_emit, token, within = yield stream.present()
+            p_emit, token, forced = yield stream.present()
             while True:
-                may_write = stream.at_source_end or within or p_emit > stream.theta
+                may_write = stream.at_source_end or forced or p_emit > stream.theta
                 if may_write and token is None:  # θ has fallen meanwhile
-                    p_emit, token, within = yield stream.present()
+                    p_emit, token, forced = yield stream.present()
                 elif may_write and stream.may_put(token):
                     yield stream.put(token, p_emit)
                     break
@@ -97,24 +97,29 @@ class Theta(Policy[EmitRule]):
 
     def predict(self, model: TwoHeads, requests: Requests, states: Tensor) -> list[tuple[float, int | None, bool]]:
         """p(EMIT), the most probable next token where one may be written (the text head is the larger part), and
-        whether it goes on with a word; then p(EMIT) is 1."""
+        whether it is written whatever θ, as the lag is at its bound or it goes on with a word; then p(EMIT) is 1."""
         rule: EmitRule = self.setting
         decided, tokens = model.decide(states, rule.certainty)
         p_emit, streams = decided.tolist(), [stream for stream, _ in requests]
         if k_min := rule.k_min:
             p_emit = [p if s.at_source_end or s.lag >= k_min else 0.0 for p, s in zip(p_emit, streams, strict=True)]
         likely: list[int | None] = [None] * len(streams) if tokens is None else tokens.tolist()
+        forced = [0 < rule.k_max <= stream.lag for stream in streams]
         inside = [rule.words is not None and len(stream.written) > 0 for stream in streams]  # perhaps
-        writing = [n for n, s in enumerate(streams) if p_emit[n] > (s.theta or 0.0) or s.at_source_end or inside[n]]
+        writing = [
+            n
+            for n, s in enumerate(streams)
+            if p_emit[n] > (s.theta or 0.0) or s.at_source_end or forced[n] or inside[n]
+        ]
         if writing and tokens is None:
             some = states if len(writing) == len(streams) else states[torch.tensor(writing, device=states.device)]
             for number, token in zip(writing, streams[0].engine.states.likeliest(some).tolist(), strict=True):
                 likely[number] = token
         if rule.words is not None:
             goes_on = rule.words[[token or 0 for token in likely]].tolist()
-            inside = [maybe and own for maybe, own in zip(inside, goes_on, strict=True)]
-            p_emit = [1.0 if own else p for p, own in zip(p_emit, inside, strict=True)]
-        return list(zip(p_emit, likely, inside, strict=True))
+            forced = [bound or (maybe and own) for bound, maybe, own in zip(forced, inside, goes_on, strict=True)]
+        p_emit = [1.0 if known else p for p, known in zip(p_emit, forced, strict=True)]
+        return list(zip(p_emit, likely, forced, strict=True))
 
 
 class WaitK(Policy[int | None]):

@@ -53,6 +53,15 @@ def test_p_emit_is_0_where_decoding_reads_whatever_the_threshold():
             assert p == (0.0 if x + 1 - y < 2 and x < len(found) - 1 else before)
 
 
+def test_p_emit_is_1_where_decoding_writes_whatever_the_threshold():
+    model, source, target = spoken_grid(seed=4), ids(SOURCE), ids(TARGET)
+    without = sentence_grid(trained(model, TOKENS), tiny_tokenizer(), source, target, lam=0.05).emit
+    found = sentence_grid(trained(model, TOKENS, EmitRule(k_max=3)), tiny_tokenizer(), source, target, lam=0.05).emit
+    for x, (row, usual) in enumerate(zip(found, without, strict=True)):
+        for y, (p, before) in enumerate(zip(row, usual, strict=True)):
+            assert p == (1.0 if x + 1 - y >= 3 else before)
+
+
 def test_rows_and_columns_of_prefixes_are_left_out():
     tokens = StreamTokens(TOKENS.end, TOKENS.seed, source_prefix=(5, 6), target_prefix=(7,))
     grid = sentence_grid(trained(spoken_grid(), tokens), tiny_tokenizer(), ids("我好"), ids("a cat"), lam=0.0)

@@ -102,6 +102,13 @@ def test_with_theta_0_a_recorded_least_lag_is_the_path_of_wait_k():
 
 
 @torch.no_grad()
+def test_bounds_that_are_equal_leave_theta_nothing_to_decide():
+    model = tiny_grid(tiny_backbone(layers=2), seed=1)
+    found = path_losses(trained(model, TOKENS, EmitRule(k_min=3, k_max=3)), EXAMPLES, [0.0, 0.5, 0.99])
+    assert len({(row["AL"], row["loss"]) for row in found if row["setting"] in ("θ=0", "θ=0.5", "θ=0.99", "k=3")}) == 1
+
+
+@torch.no_grad()
 @pytest.mark.filterwarnings("error")  # such as writing to a tensor whose entries share memory
 @pytest.mark.parametrize("k", [2, None])
 def test_a_baselines_loss_is_that_of_its_schedule(k):

@@ -123,7 +123,7 @@ def test_scoring_again_refuses_what_only_decoding_reads(passed_over):
 
 
 @pytest.mark.parametrize(
-    ("knob", "given", "recorded"), [("certainty", 0.5, 0.25), ("k_min", 2, 1), ("words", True, True)]
+    ("knob", "given", "recorded"), [("certainty", 0.5, 0.25), ("k_min", 2, 1), ("k_max", 3, 2), ("words", True, True)]
 )
 def test_a_rule_is_given_to_an_evaluation_and_found_recorded_with_the_theta_it_belongs_to(
     models, tmp_path, knob, given, recorded

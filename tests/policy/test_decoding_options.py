@@ -2,7 +2,7 @@
 
 import pytest
 
-from duplexmt.policy.decoding_options import recorded_rule, recorded_theta
+from duplexmt.policy.decoding_options import EmitRule, recorded_rule, recorded_theta
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,17 @@ def test_a_model_is_run_at_the_operating_point_found_for_it_else_at_the_theta_of
         ({"policy": {"lam": 0.1, "theta": 0.5, "certainty": 0.25}}, {"certainty": 0.25}),
         ({"policy": {"theta": 0.5, "certainty": 1, "k_min": 3}, "operating_point": {"theta": 0.8}}, {}),
         ({"policy": {"theta": 0.5, "k_min": 3}, "operating_point": {"theta": 0.8, "k_min": 1}}, {"k_min": 1}),
+        ({"policy": {"theta": 0.5, "k_max": 8}}, {"k_max": 8}),
         ({"policy": {"theta": 0.5, "words": True}}, {"words": True}),
         ({"policy": {"theta": 0.5, "words": True}, "operating_point": {"theta": 0.8, "words": False}}, {}),
     ],
 )
 def test_decisions_are_by_the_rule_that_goes_with_the_recorded_theta(info, rule):
-    assert recorded_rule(info) == {"certainty": 0, "k_min": 0, "words": False} | rule
+    assert recorded_rule(info) == {"certainty": 0, "k_min": 0, "k_max": 0, "words": False} | rule
+
+
+def test_a_lag_has_its_bounds_in_order():
+    assert EmitRule(k_min=3).k_max == 0, "no bound"
+    assert EmitRule(k_min=3, k_max=3).recorded()["k_max"] == 3
+    with pytest.raises(ValueError, match=r"policy\.k_min=4, policy\.k_max=3: .*k_max must be at least k_min, or 0"):
+        EmitRule(k_min=4, k_max=3)

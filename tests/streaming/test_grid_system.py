@@ -57,10 +57,11 @@ def one_by_one(model, tokens, source, theta, limit=64, rule=PAPER_RULE):
         if rule.k_min and not ended and x + 1 - len(tokens.source_prefix) - written < rule.k_min:
             p_emit = 0.0
         within = rule.words is not None and written > 0 and bool(rule.words[token])
-        p_emit = 1.0 if within else p_emit
+        forced = within or (rule.k_max > 0 and x + 1 - len(tokens.source_prefix) - written >= rule.k_max)
+        p_emit = 1.0 if forced else p_emit
         if ended and token == tokens.end:
             return [*events, ("end", "end_token")]
-        if ended or within or (p_emit > theta and token != tokens.end):
+        if ended or ((forced or p_emit > theta) and token != tokens.end):
             if written == limit:
                 return [*events, ("end", "max_target_tokens")]
             target.append(token)
@@ -138,6 +139,7 @@ PIECES = torch.tensor([False, False, True, False, True, True, True])  # of the s
 RULES = [
     EmitRule(certainty=0.5), EmitRule(certainty=2.0), EmitRule(k_min=2), EmitRule(words=PIECES),
     EmitRule(words=PIECES, k_min=2), EmitRule(words=PIECES, certainty=0.5),
+    EmitRule(k_max=2), EmitRule(k_max=2, k_min=2), EmitRule(words=PIECES, k_max=3), EmitRule(certainty=0.5, k_max=2),
 ]  # fmt: skip
 
 
@@ -162,6 +164,15 @@ def test_by_a_rule_each_stream_does_what_it_does_alone_and_not_what_it_does_with
                 assert_same_events(ours, theirs)
     assert told_apart, "decisions that the rule does not change show nothing"
     assert pieces or rule.words is None
+
+
+def test_the_lag_keeps_its_bound_even_with_theta_1():
+    model = always(small_talk(0), token=2, p_emit=0.1)
+    system = grid_system(model, TOKENS, 1.0, max_target_tokens=9, rule=EmitRule(k_max=3))
+    (events,) = by_stream(system.translate([[3, 4, 5, 6, 2]]), 1)
+    assert [event[0] for event in events[:7]] == ["read", "read", "read", "write", "read", "write", "read"]
+    delays = [event[2] for event in events if event[0] == "write"]
+    assert delays[:3] == [3, 4, 5], "wait-3, as nothing is written sooner"
 
 
 def test_a_word_is_finished_even_where_theta_has_risen_to_1_meanwhile():
