@@ -1,0 +1,60 @@
+"""A grown base computes what the small one does, and all that is new can learn."""
+
+import json
+import sys
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from benchmarks import grow
+from duplexmt.data.tokenizer import save_tokenizer
+from tests.helpers import tiny_backbone, tiny_tokenizer
+
+SENTENCES = torch.randint(97, (3, 12), generator=torch.Generator().manual_seed(1))
+
+
+def grown(**options):
+    small = tiny_backbone(layers=2).double()
+    return small, grow.grown(small, **{"hidden": 48, "layers": 4} | options).double().eval()
+
+
+@torch.no_grad()
+def test_a_wider_and_deeper_model_has_the_logits_of_the_small_one():
+    small, large = grown()
+    assert (large.config.hidden_size, large.config.num_attention_heads, large.config.num_key_value_heads) == (48, 6, 3)
+    assert large.num_parameters() > 3 * small.num_parameters()
+    torch.testing.assert_close(large(SENTENCES).logits, small(SENTENCES).logits, atol=2e-3, rtol=1e-3)
+
+
+def test_after_two_steps_every_matrix_has_a_gradient_in_all_its_rows():
+    _, large = grown()
+    for _ in range(3):
+        large.zero_grad()
+        large(SENTENCES, labels=SENTENCES).loss.backward()
+        with torch.no_grad():
+            for weight in large.parameters():
+                weight -= 0.05 * weight.grad
+    idle = [
+        name
+        for name, weight in large.named_parameters()
+        if weight.grad.ndim > 1 and not weight.grad.abs().sum(-1).all() and "embed" not in name
+    ]
+    assert not idle
+
+
+@pytest.mark.parametrize(("hidden", "layers"), [(40, 4), (16, 4), (48, 1)])
+def test_what_is_no_growth_is_refused(hidden, layers):
+    with pytest.raises(ValueError, match=rf"--hidden {hidden} --layers {layers}: must be a multiple of 16 .* from 32"):
+        grown(hidden=hidden, layers=layers)
+
+
+def test_the_command_writes_a_folder_with_the_tokenizer_as_it_was(tmp_path, monkeypatch, capsys):
+    tiny_backbone(layers=2).save_pretrained(tmp_path / "small")
+    save_tokenizer(tiny_tokenizer(), tmp_path / "small")
+    monkeypatch.setattr(sys, "argv", ["grow.py", f"{tmp_path}/small", f"{tmp_path}/large", "--hidden=48", "--layers=3"])
+    grow.main()
+    assert "M parameters" in capsys.readouterr().out
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "large").config.num_hidden_layers == 3
+    one, other = (json.loads((tmp_path / name / "tokenizer.json").read_text()) for name in ("small", "large"))
+    assert one == other
