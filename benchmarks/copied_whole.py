@@ -71,7 +71,8 @@ def main() -> None:
     shares = kept_whole(found, translations)
     for kind, share in shares.items():
         print(f"{kind:8} {share:5.1f} %")
-    print(json.dumps({"model_folder": asked.model_folder, "theta": asked.theta or translator.theta, **shares}))
+    theta = translator.theta if asked.theta is None else asked.theta
+    print(json.dumps({"model_folder": asked.model_folder, "theta": theta, **shares}))
 
 
 if __name__ == "__main__":

@@ -226,6 +226,8 @@ def kill_evaluate(case: Case, folder: Path, draw: random.Random, system: str, kn
 def damaged(path: Path, how: str, draw: random.Random) -> None:
     """Cut a file short, or flip a bit of one of its bytes."""
     content = bytearray(path.read_bytes())
+    if not content:
+        raise FaultError(f"{path} is empty")
     if how == "truncate":
         content = content[: draw.randrange(len(content))]
     else:
@@ -389,7 +391,8 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     record = out / "results.jsonl"
     lines = record.read_text(encoding="utf-8").splitlines() if record.is_file() and not asked.quick else []
-    rows = {row["case"]: row for row in map(json.loads, lines) if row["failure"] is None and asked.only in row["case"]}
+    done = [row for row in map(json.loads, lines) if row["failure"] is row["skipped"] is None]
+    rows = {row["case"]: row for row in done if asked.only in row["case"]}
     begun = time.monotonic()
 
     def run(number: int, case: Case) -> dict[str, object]:

@@ -75,7 +75,7 @@ def main() -> None:
     asked = parser.parse_args()
     try:
         new = grown(AutoModelForCausalLM.from_pretrained(asked.model, dtype=torch.float32), asked.hidden, asked.layers)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         parser.error(str(error))
     new.save_pretrained(asked.into)
     save_tokenizer(load_tokenizer(str(asked.model)), asked.into)

@@ -35,7 +35,7 @@ class Served:
     """`serve.py` with settings, as a user has it; a context manager. RuntimeError where it does not start, or end."""
 
     def __init__(self, model_folder: str, *settings: str) -> None:
-        command = [sys.executable, "serve.py", f"model_folder={model_folder}", "port=0", *settings]
+        command = [sys.executable, "serve.py", f"model_folder={Path(model_folder).resolve()}", "port=0", *settings]
         self.process = psutil.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         address = self.process.stdout.readline().strip()
         if not re.fullmatch(r"http://.*:\d+/", address):

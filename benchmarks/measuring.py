@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from math import inf
+from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -118,7 +119,9 @@ def in_turns(
     """
     taken: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(-1, turns):
-        for name in [name for name in taken if monotonic() < ends]:
+        for name in [*taken]:
+            if monotonic() >= ends:
+                break
             try:
                 begin = now(clock)
                 works[name](max(turn, 0))
@@ -133,7 +136,7 @@ def machine() -> dict[str, Any]:
     """What a result says of where it is from; no commit in a copy of the repository without its history."""
     found = {"device": torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()}
     with suppress(OSError, subprocess.CalledProcessError):
-        git = ["git", "rev-parse", "--short", "HEAD"]
+        git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
         found["commit"] = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
     return found | {"torch": torch.__version__}
 

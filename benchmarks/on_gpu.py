@@ -106,10 +106,13 @@ def run(arguments: list[str], log: Path, limit: float) -> dict[str, Any]:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
             process.wait()
-    objects = [line for line in log.read_text(encoding="utf-8").splitlines() if line.startswith("{")]
+    objects = []
+    for line in log.read_text(encoding="utf-8").splitlines():
+        with suppress(ValueError):  # what is no result, or a part of one
+            objects += [json.loads(line)] if line.startswith("{") else []
     if not objects and arguments[0] != "train.py":
         cut = cut or {"cut": f"it printed no result: {log}"}
-    return (json.loads(objects[-1]) if objects else {}) | {"seconds": round(time.monotonic() - began, 1)} | cut
+    return (objects[-1] if objects else {}) | {"seconds": round(time.monotonic() - began, 1)} | cut
 
 
 def summary(results: Results) -> str:

@@ -24,6 +24,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from .common.arguments import in_quotes, last_of, without_quotes
+from .common.files import check_writable
 
 if not sys.stderr.isatty():  # each state of a progress bar stays in a log
     os.environ.setdefault("TQDM_MININTERVAL", "10")
@@ -40,7 +41,8 @@ def check_first(check: Callable[[DictConfig, Path], Any], arguments: list[str], 
     options = {argument for argument in arguments if argument.startswith("-")}
     if options - {"-m", "--multirun"}:
         return  # something is shown
-    check_writable("hydra.sweep.dir" if options else "hydra.run.dir", arguments)
+    setting = "hydra.sweep.dir" if options else "hydra.run.dir"
+    check_writable(setting, Path(without_quotes(last_of(arguments, setting) or "runs")))
     name = Path(sys.argv[0]).stem
     with initialize_config_dir(str(conf), version_base="1.3", job_name=name) if options else nullcontext():
         for job in jobs_of(name, arguments) if options else ():
@@ -136,15 +138,6 @@ def alone_in(folder: Path) -> Iterator[None]:
             if first_process():
                 remove_unused(folder)
             raise
-
-
-def check_writable(setting: str, arguments: list[str]) -> None:
-    """Refuse (ValueError) a folder in which nothing can be written, as a setting has it, or the usual one."""
-    folder = Path(without_quotes(last_of(arguments, setting) or "runs"))
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        why = os.strerror(errno.EACCES if there.is_dir() else errno.ENOTDIR)
-        raise ValueError(f"{setting}={folder}: cannot be written to ({why}); give another folder")
 
 
 def check_new(folder: str) -> None:

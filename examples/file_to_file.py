@@ -7,7 +7,7 @@ import duplexmt
 
 def main(model: str, source: str, target: str) -> None:
     translator = duplexmt.load(model)
-    with open(source, encoding="utf-8") as lines, open(target, "w", encoding="utf-8") as out:
+    with open(source, encoding="utf-8") as lines, open(target, "x", encoding="utf-8") as out:  # a new file
         for translation in translator.translate_each(lines):  # many lines side by side, however long the file is
             out.write(translation)
 

@@ -19,7 +19,7 @@ def main(model: str, said: str, out: str) -> None:
     shown: dict[int, tuple[float, str]] = {}  # by sentence: since when, and its text
     seconds = 0.0
     with duplexmt.load(model).stream() as stream:
-        for line in [*Path(said).read_text(encoding="utf-8").splitlines(), ""]:
+        for line in [*filter(None, Path(said).read_text(encoding="utf-8").splitlines()), ""]:
             time, _, text = line.partition("\t")
             seconds = float(time) if line else seconds
             stream.feed(text) if line else stream.finish()

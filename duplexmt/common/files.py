@@ -1,5 +1,6 @@
 """Files that appear whole or not at all, and folders that one run works in at a time."""
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -41,6 +42,14 @@ def check_there(setting: str, names: Iterable[str]) -> None:
     for name in names:
         if not Path(name).is_file():
             raise ValueError(f"{setting}={name}: there is no such file")
+
+
+def check_writable(setting: str, folder: Path) -> None:
+    """Refuse (ValueError) a folder in which nothing can be written, whether it is there or has to be made."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = os.strerror(errno.EACCES if there.is_dir() else errno.ENOTDIR)
+        raise ValueError(f"{setting}={folder}: cannot be written to ({why}); give another folder")
 
 
 def sha256_of(path: Path) -> str:

@@ -136,7 +136,7 @@ def save_model_folder(
     Raises:
         ValueError: for a size that is none, and a folder of other things in the way.
     """
-    folder = check_replaceable(folder)
+    folder = check_replaceable(folder).resolve()  # a link stays one
     sharded = {"max_shard_size": max_shard_size} if max_shard_size else {}
     disable_progress_bar()
     partial = partial_folder(folder)

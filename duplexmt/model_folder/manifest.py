@@ -48,6 +48,8 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     if lacks := [name for name in needed if name not in info]:
         raise broken(folder, f": {MANIFEST} has no {', '.join(lacks)}")
     for name, size in files.items():
+        if Path(name).is_absolute() or ".." in Path(name).parts or name not in info["digests"]:
+            raise broken(folder, f": {MANIFEST} names {name}, which is none of its files")
         found = (folder / name).stat().st_size if (folder / name).is_file() else None
         if found != size:
             state = "is missing" if found is None else f"has {found} bytes instead of {size}"
@@ -130,4 +132,4 @@ def broken(folder: Path, what: str) -> ValueError:
 
 
 def partial_folder(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".partial")
+    return folder.absolute().with_name(f"{folder.absolute().name}.partial")

@@ -88,14 +88,15 @@ def for_others(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def box_of(data: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The data settings of the box that pairs are from: of its folder, or of one with the same files."""
+    """The data settings of the box that pairs are from: of its folder, or of one with the same files. None where the
+    package was installed without the repository."""
     path = data.get("path") or ""
     files = {file.name: file for file in Path(path).glob("*.tsv.gz")} if path and Path(path).is_dir() else {}
-    for name in BOXES:
+    for name in BOXES if (ROOT / "pyproject.toml").is_file() else ():
         box: dict[str, Any] = yaml.safe_load((ROOT / "conf" / "data" / f"{name}.yaml").read_text(encoding="utf-8"))
         ours = {file.name: file for file in box_folder(box).glob("*.tsv.gz")}
         same = files.keys() == ours.keys() and all(files[one].read_bytes() == ours[one].read_bytes() for one in ours)
-        if path == box["path"] or same:
+        if path == box["path"] or (ours and same):
             return box | {"name": name}
     return None
 
@@ -139,10 +140,13 @@ def check_evaluated(evaluation: Path, source: Path, info: Mapping[str, Any]) -> 
     """
     if not (evaluation / "decoding.json").is_file():
         return
-    content = json.loads((evaluation / "decoding.json").read_text(encoding="utf-8"))
-    if not content["complete"]:
+    try:
+        content = json.loads((evaluation / "decoding.json").read_text(encoding="utf-8"))
+        complete, folders = content["complete"], {Path(point["model_folder"]) for point in content["points"].values()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{evaluation}: decoding.json is damaged ({error!r}): evaluate into a new folder") from error
+    if not complete:
         raise ValueError(f"{evaluation} is not finished: go on with python evaluate.py resume={evaluation}")
-    folders = {Path(point["model_folder"]) for point in content["points"].values()}
     others = [read_manifest(folder) for folder in folders if (folder / MANIFEST).is_file()]
     if others and all((one["system"], one["scores"]) != (info["system"], info["scores"]) for one in others):
         raise ValueError(f"{evaluation} is no evaluation of {source}, but of {', '.join(map(str, sorted(folders)))}")
@@ -190,15 +194,18 @@ def score_table(table: Mapping[str, Any]) -> str:
 
 
 def told_apart(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How many test sentences have a relative in training, and the scores of those that are least alike any pair."""
-    if not rows:
+    """How many test sentences have a relative in training, and the scores of those that are least alike any pair;
+    nothing where the training pairs are not known."""
+    if not rows or rows[0]["sentences ≥ 0.5"] is None:
         return []
     first, scores = rows[0], [shown(row["BLEU < 0.3"]) for row in rows]
     all_, alike, new = (f"{first[name]:,}" for name in ("sentences", "sentences ≥ 0.5", "sentences < 0.3"))
-    return [
-        f"Of {all_} sentences {alike} have a relative in its training or that of its bases (likeness of 0.5 or more). "
-        f"The {new} least alike any pair (below 0.3) have {', '.join(scores)} BLEU, in the order of the table."
-    ]
+    told = (
+        f"Of {all_} sentences {alike} have a relative in its training or that of its bases (likeness of 0.5 or more)."
+    )
+    if first["sentences < 0.3"]:
+        told += f" The {new} least alike any pair (below 0.3) have {', '.join(scores)} BLEU, in the order of the table."
+    return [told]
 
 
 def shown(value: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import HTTPError  # the HTTP library's, which has other names in other versions
+from huggingface_hub.repocard import REGEX_YAML_BLOCK  # how the hub finds a card's head
 from huggingface_hub.utils import disable_progress_bars
 
 from .. import __version__
@@ -27,7 +28,8 @@ PERMISSIVE = re.compile(
     r"\b(CC0|CC[ -]BY|MIT|Apache|BSD|ISC|Unlicense|PDDL|ODC[ -]BY|public domain)\b", flags=re.IGNORECASE
 )
 LIMITED = re.compile(
-    r"\b(NC|ND|non-?commercial|no-?deriv\w*|research|academic|evaluation|proprietary|[AL]?GPL\S*|GFDL|unknown)\b",
+    r"\b(NC|ND|(non?|not)[- ]?(for[- ])?(commercial|profit)|no[- ]?deriv\w*|research|academics?|evaluation|proprietary"
+    r"|[AL]?GPL\S*|GFDL|unknown)\b",
     flags=re.IGNORECASE,
 )
 
@@ -78,16 +80,17 @@ PACK = "python -m duplexmt.model_folder.pack FOLDER OTHER"
 def check_licences(folder: Path, info: Mapping[str, Any], card: str) -> None:
     """Refuse (ValueError) data, of this training or the base's, whose licence does not say that everybody may use it;
     and a card that says so of the model."""
-    found = {corpus_name(data): str(data.get("licence")) for data in [*info["trained_before"], info["data"]]}
-    if front := re.match(r"---\n(.*?)\n---\n", card, flags=re.DOTALL):
+    found = [(corpus_name(data), str(data.get("licence"))) for data in [*info["trained_before"], info["data"]]]
+    if front := REGEX_YAML_BLOCK.match(card.removeprefix("\ufeff")):
         try:
-            named = yaml.safe_load(front[1])
+            named = yaml.safe_load(front[2])
         except yaml.YAMLError:
             named = None
         if not isinstance(named, dict):
             raise ValueError(f"{folder}/README.md: between its first lines --- must be YAML, name: value; correct it")
-        found["README.md"] = str(named.get("license_name") if named.get("license") == "other" else named.get("license"))
-    for what, licence in found.items():
+        licence = named.get("license_name") if named.get("license") == "other" else named.get("license")
+        found.append(("README.md", str(licence)))
+    for what, licence in found:
         if not PERMISSIVE.search(licence) or LIMITED.search(licence):
             raise ValueError(
                 f"{folder}: {what} has the licence {licence!r}, which does not say that everybody may use it; train on "

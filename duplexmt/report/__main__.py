@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..common.command import command_parser, one_line_errors
-from ..common.files import write_whole
+from ..common.files import check_writable, write_whole
 from ..policy.decoding_options import TARGET_TOKENS
 
 
@@ -59,6 +59,7 @@ def write(asked: argparse.Namespace) -> Path:
     out = asked.out or (found.run or own) / "report.html"
     if out.is_dir():
         raise ValueError(f"--out {out}: is a folder; give the name of a file")
+    check_writable("--out", out.parent)
     report = gather(
         folder,
         asked.results,

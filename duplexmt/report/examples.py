@@ -38,7 +38,7 @@ def sentence_scores(records: Sequence[Record], target_language: str) -> list[tup
 def choose(scores: Sequence[tuple[float, float]], each: int) -> list[tuple[str, int]]:
     """Indices of the best, the worst and of random sentences, by chrF and then BLEU; none is there twice.
 
-    Of fewer than three times as many sentences as asked for, every group gets a third.
+    Of fewer than three times as many sentences as asked for, a group gets a third at most, the random ones the rest.
 
     Args:
         scores: BLEU and chrF of each sentence.

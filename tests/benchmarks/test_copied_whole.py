@@ -59,6 +59,9 @@ def test_the_command_ends_with_a_line_of_json(monkeypatch, capsys):
             return ["" if "@" in text else f"So {text}" for text in texts]
 
     monkeypatch.setattr(duplexmt, "load", lambda folder: Stand(), raising=False)
+    monkeypatch.setattr(sys, "argv", ["it", "somewhere", "--theta=0"])
+    main()
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["theta"] == 0.0
     monkeypatch.setattr(sys, "argv", ["it", "somewhere", "--show"])
     main()
     *lines, last = capsys.readouterr().out.splitlines()

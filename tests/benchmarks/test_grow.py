@@ -58,3 +58,7 @@ def test_the_command_writes_a_folder_with_the_tokenizer_as_it_was(tmp_path, monk
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "large").config.num_hidden_layers == 3
     one, other = (json.loads((tmp_path / name / "tokenizer.json").read_text()) for name in ("small", "large"))
     assert one == other
+    monkeypatch.setattr(sys, "argv", ["grow.py", "nowhere", f"{tmp_path}/large", "--hidden=48", "--layers=3"])
+    with pytest.raises(SystemExit):
+        grow.main()
+    assert "error: " in capsys.readouterr().err

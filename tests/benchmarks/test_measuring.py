@@ -1,5 +1,6 @@
 """Seconds in turns."""
 
+from benchmarks import measuring
 from benchmarks.measuring import in_turns
 
 
@@ -18,3 +19,11 @@ def test_each_work_has_its_turns_after_one_to_warm_up_and_one_that_fails_is_left
     assert taken == [0, 0, 1, 2]
     assert "failing: left out (RuntimeError: out of memory)" in capsys.readouterr().err
     assert in_turns({"work": work}, 3, ends=0.0) == {}, "its time was over"
+
+
+def test_no_work_is_begun_once_the_time_is_over(monkeypatch):
+    begun = []
+    monkeypatch.setattr(measuring, "monotonic", lambda: len(begun))
+    works = {name: begun.append for name in ("one", "two", "three")}
+    measuring.in_turns(works, 3, ends=2)
+    assert len(begun) == 2

@@ -272,6 +272,20 @@ def test_a_model_folder_replaces_the_one_before_and_leaves_no_partial_one(tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+def test_a_folder_that_is_a_link_stays_one(tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for seed in (1, 2):
+        model = spoken_grid(seed=seed)
+        save(tmp_path / "link", model)
+        assert_same_outputs(model, load_model_folder(tmp_path / "real").model)
+    assert (tmp_path / "link").is_symlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"link", "real"}
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    with pytest.raises(ValueError, match=r"model_folder='\.' has no duplexmt\.json: give"):
+        read_manifest(".")
+
+
 def test_a_model_that_is_saved_again_keeps_what_was_found_out_of_it_and_another_does_not(tmp_path):
     """As by `train.py resume=RUN` of a run that had ended."""
     found = {"operating_point": {"theta": 0.625}, "alignment_heads": [[0, 1]]}
@@ -352,6 +366,13 @@ def test_a_damaged_manifest_is_refused(folder, manifest):
 def test_a_manifest_that_lacks_something_is_refused_by_its_name(folder, name):
     write_manifest(folder, {one: value for one, value in read_manifest(folder).items() if one != name})
     refused(folder, f"duplexmt.json has no {name}")
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../other/file", "unknown.txt"])
+def test_a_manifest_that_names_files_of_others_is_refused(folder, name):
+    info = read_manifest(folder)
+    write_manifest(folder, info | {"files": info["files"] | {name: 3}})
+    refused(folder, f"duplexmt.json names {name}, which is none of its files")
 
 
 def test_an_edited_model_card_leaves_the_folder_whole(folder):

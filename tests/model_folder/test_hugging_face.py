@@ -252,17 +252,22 @@ def test_paths_of_this_machine_stay_here(hub, folder, tmp_path):
         ("CC-BY-ND", False), ("as its sources say (research use)", False), ("MIT, some for research only", False),
         ("GPL-3.0", False), ("CC BY and LGPL-2.1", False), ("my own", False),
         ("non-commercial use, CC BY", False), ("permitted", False), ("Apache-2.0, evaluation only", False),
+        ("CC BY 4.0, non commercial use only", False), ("CC BY, no commercial use", False),
+        ("CC BY-SA, not for commercial use", False), ("CC BY, no derivatives", False), ("BSD, academics only", False),
+        ("MIT for non profit use", False), ("CC BY 4.0, for commercial use, too", True),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("where", ["data", "trained_before", "card"])
+@pytest.mark.parametrize("where", ["data", "base", "base of the same name", "card", "odd card", "open card"])
 def test_data_that_not_everybody_may_use_is_refused_unless_told(folder, tmp_path, licence, may, where):
     info, card = read_manifest(folder), (folder / "README.md").read_text(encoding="utf-8")
     if where == "data":
         info = info | {"data": info["data"] | {"licence": licence}}
-    elif where == "trained_before":
-        info = info | {"trained_before": [info["data"] | {"licence": licence, "path": "base.tsv"}]}
+    elif where.startswith("base"):
+        path = "base.tsv" if where == "base" else info["data"]["path"]
+        info = info | {"trained_before": [info["data"] | {"licence": licence, "path": path}]}
     else:
-        card = f"---\nlicense: {json.dumps(licence)}\n---\n# Mine\n"
+        card = f"---\nlicense: {json.dumps(licence)}\n---" + "\n# Mine\n" * (where != "open card")
+        card = card if where == "card" else f"\ufeff\n{card}"
     if may:
         push.check_licences(folder, info, card)
     else:

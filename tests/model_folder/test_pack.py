@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 
 import pytest
@@ -142,6 +143,33 @@ def test_no_path_of_this_machine_is_given_away(tmp_path):
     assert (other["path"], other["prepared"], other["licence"]) == ("copy", None, "mixed")
     ours = pack.for_others({"path": "repository:data", "prepared": "/somewhere", "licence": "CC BY 2.0 FR"})
     assert ours == {"path": "repository:data", "prepared": "runs/box", "licence": "CC BY 2.0 FR"}
+
+
+@pytest.mark.parametrize("clone", [False, True])
+def test_without_the_pairs_of_the_box_no_model_is_of_them(tmp_path, monkeypatch, clone):
+    """As of an installed package, and of a clone whose pairs were removed."""
+    if clone:
+        (tmp_path / "pyproject.toml").touch()
+        shutil.copytree(ROOT / "conf" / "data", tmp_path / "conf" / "data")
+        (tmp_path / "data").mkdir()
+    monkeypatch.setattr(pack, "ROOT", tmp_path)
+    own = {"path": "mine.tsv", "licence": "proprietary"}
+    assert pack.for_others(own) == own
+
+
+@pytest.mark.parametrize("content", ["{", "{}", '{"complete": true}', "[]"])
+def test_a_damaged_evaluation_is_named(trained, tmp_path, content):
+    (tmp_path / "decoding.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"decoding\.json is damaged .*: evaluate into a new folder"):
+        pack.check_evaluated(tmp_path, trained, read_manifest(trained))
+
+
+def test_the_card_says_of_likeness_what_is_known():
+    row = {"sentences": 3, "sentences ≥ 0.5": 1, "sentences < 0.3": 2, "BLEU < 0.3": 20.5}
+    assert "The 2 least alike any pair (below 0.3) have 20.5 BLEU" in pack.told_apart([row])[0]
+    assert "least alike" not in pack.told_apart([row | {"sentences < 0.3": 0, "BLEU < 0.3": None}])[0]
+    unknown = {name: None for name in row} | {"sentences": 3}
+    assert pack.told_apart([unknown]) == pack.told_apart([]) == []
 
 
 def test_what_cannot_be_packed_is_refused(trained, tmp_path, monkeypatch, capsys):
