@@ -65,9 +65,10 @@ fi
 everyday=data/everyday.${model%-*}.txt
 if [[ -f $everyday && -z ${DRY_RUN:-} ]]; then
     translated=$(python translate.py "model_folder=$(quoted "$INTO")" < "$everyday")
+    known=
+    [[ $model != zh-en ]] || known='; who named the domains of daily-life and daily-life-2 knew them'
     {
-        printf '\n%s\n' '## Everyday sentences, as they come' \
-            'Chosen before any model was trained; who named the domains of daily-life and daily-life-2 knew them.' ''
+        printf '\n%s\n' '## Everyday sentences, as they come' "Chosen before any model was trained$known." ''
         printf '| source | translation |\n| --- | --- |\n'
         paste -d '|' "$everyday" <(echo "$translated") | sed 's/|/ | /; s/^/| /; s/$/ |/'
     } >> "$INTO/README.md"

@@ -208,8 +208,8 @@ class PolicyConfig:
     lam: float  # λ: a larger one writes earlier (the paper: 0.1)
     theta: Any  # one threshold, or a list of them; evaluate: `recorded`, the model folder's own
     certainty: float | None  # weight of the next token's certainty beside p(EMIT); null: the model folder's
-    k_min: int | None  # source tokens read beyond as many as are written, at least; null: the model folder's
-    k_max: int | None  # … and at most: from so many on it writes, whatever θ; 0: no bound; null: the model folder's
+    k_min: int | None  # least lag (tokens read minus tokens written) at which it writes; null: the model folder's
+    k_max: int | None  # lag from which on it writes, whatever θ; 0: no bound; null: the model folder's
     words: bool | None  # decisions by words, in training and decoding (policy/words.py); null: the model folder's
     max_target_tokens: int  # length at which a translation is stopped
 
@@ -255,7 +255,7 @@ class TrainingConfig:
     recompute: str  # in the backward pass: nothing | elementwise | layers (least memory)
     compile: Any  # torch.compile the layers: true, false, or auto: on CUDA, where batches are packed
     sample_size: int  # validation sentences translated for BLEU and AL
-    checkpoint_every_n_steps: int  # from which resume=RUN goes on
+    checkpoint_every_n_steps: int  # from which resume=RUN goes on; paper and qwen: 1000
     seed: int  # of initial weights and all that is drawn
     max_shard_size: str | None = None  # of a file of the model folder's weights, such as 40MB; null: one file
 

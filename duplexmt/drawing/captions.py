@@ -1,8 +1,9 @@
 """Subtitles, SubRip (.srt) and WebVTT (.vtt): cues as a source that comes at their times, and translations as cues.
 
-A cue has words of one sentence: at most two lines of 42 columns, where a wide character takes two. It begins when its
-first word is written and stands for a second at least, so what comes sooner waits; it ends when it has been read, or
-when the next one begins.
+A cue has words of one sentence of the source: at most two lines of 42 columns, where a wide character takes two. It
+begins when its first word is written and stands for a second at least, so what comes sooner waits. It ends when it has
+been read and a second has gone since its last word, or when the next one begins. After three seconds without a word the
+next word begins another one.
 """
 
 import html

@@ -12,7 +12,7 @@ from duplexmt.evaluation.alike import write_likeness
 from duplexmt.evaluation.decoding import DECODING, model_digest
 from duplexmt.evaluation.results import write_results
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest
-from duplexmt.report.__main__ import main
+from duplexmt.report.__main__ import arguments, main, write
 from duplexmt.report.overview import gather, read_run_curves, report_folder
 
 from ..helpers import spoken_grid, tiny_prefix, tiny_tokenizer
@@ -84,6 +84,13 @@ def test_a_run_with_its_evaluation_has_everything(run, evaluation):
     assert [heading for heading, _ in report.configuration] == ["Settings", "Command line", "Model"]
     assert "theta: [0.5, 0.7]" in report.configuration[0][1]
     assert dict(report.facts)["λ"] == "0.1"
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_work(run, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("duplexmt.report.overview.gather", None)
+    with pytest.raises(ValueError, match=r"--out=.*file: cannot be written to \(Not a directory\); give another"):
+        write(arguments([str(run), "--out", str(tmp_path / "file" / "report.html")]))
 
 
 def test_the_viewer_decides_as_the_evaluation_did(run, tmp_path):
