@@ -25,10 +25,7 @@ _OPEN_SPACE = re.compile(r" +(?:[,.!?…]*|[;:]|%.{0,2}|['’].{0,4})\Z", re.DOT
 
 
 def settled_side(text: str, language: str) -> str:
-    """The longest prefix of `clean_side(text + …, language)` that is known to hold whatever follows.
-
-    ValueError for an unknown language code.
-    """
+    """The longest prefix of `clean_side(text + …, language)` that holds whatever follows; ValueError: no language."""
     check_language(language)
     text = without_invisible(text, language)
     if "&" in text:
