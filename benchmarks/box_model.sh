@@ -27,7 +27,7 @@ zh-en)
     train everyday experiment=box_everyday "model.backbone=$(of base)" "$@"
     train grid experiment=box_grid "model.backbone=$(of everyday)" "$@"
     train copies experiment=box_copies "model.backbone=$(of grid)" "$@"
-    # data/README.md says how box_reverse, from copies, made the pairs of tatoeba-back.
+    # data/README.md says how the pairs of tatoeba-back were made.
     train back experiment=box_back "model.backbone=$(of copies)" "$@"
     train again experiment=box_again "model.backbone=$(of back)" "$@"
     train daily experiment=box_daily "model.backbone=$(of again)" "$@"

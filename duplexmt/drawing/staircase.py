@@ -80,8 +80,9 @@ class LiveReport:
             if event.stream != self._sentence:
                 self._sentences, self._sentence = self._sentences + 1, event.stream
             if self.form == "events":
+                shown = event_line(event, self.tokenizer) | {"text": live.text}
                 place = {"line": self.line, "sentence": self._sentences, "characters": live.characters}
-                self._write(json.dumps(place | event_line(event, self.tokenizer), ensure_ascii=False) + "\n")
+                self._write(json.dumps(place | shown, ensure_ascii=False) + "\n")
             elif self.form == "steps":
                 self._steps.append(event)
                 if isinstance(event, End):

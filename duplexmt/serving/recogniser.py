@@ -72,9 +72,12 @@ class Recogniser:
             await self._say(type="error", code="timeout", message="no init has come: send it first")
         except Wrong as wrong:
             code, told = wrong.args
+            self.hub.metrics.rejected.labels(code).inc()
             await self._say(type="error", code=code, message=told)
             close = Close.BAD_MESSAGE
         except Refused as refused:
+            if self.client is None or refused is not self.client.refused:  # which counted it
+                self.hub.metrics.rejected.labels(refused.code).inc()
             await self._say(**refused.error())
             close = refused.close
         except WebSocketDisconnect:

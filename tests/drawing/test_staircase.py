@@ -118,7 +118,7 @@ def test_events_say_their_line_sentence_and_characters():
         "line": 1, "sentence": 1, "characters": 3, "event": "write", "token": TOKENIZER.convert_ids_to_tokens(300),
         "text": "a ", "delay": 1, "emit_probability": 0.5, "elapsed": 0.0,
     }  # fmt: skip
-    assert lines[7]["text"] == "!"
+    assert "".join(line["text"] for line in lines) == "a man yes!", "the space comes with a read"
 
 
 def test_steps_are_shown_when_a_sentence_is_over():

@@ -244,6 +244,16 @@ def test_what_is_no_message_is_refused_with_a_reason(server, messages):
     assert socket.close_code == 4400
 
 
+def test_a_recogniser_that_is_refused_is_counted(monkeypatch):
+    init = '{"type":"init","protocol_version":1,"source_lang":"zh","target_lang":"en"}'
+    with serving(monkeypatch, token="secret") as server:
+        for message, query, code in ((init, "", "token"), ("{}", "?token=secret", "bad_message")):
+            with connect(f"ws://127.0.0.1:{server.port}/v1/recogniser{query}") as socket:
+                socket.send(message)
+                assert json.loads(socket.recv(20))["code"] == code
+            assert server.hub.metrics.rejected.labels(code)._value.get() == 1
+
+
 def updates(server, *each):
     """Each is an utterance's words, one update after the other; the answers, and the text that the server has read."""
     read = []
