@@ -51,7 +51,8 @@ def taken_along(page, *buttons):
     page.run("""window.kept = [];
         URL.createObjectURL = (blob) => { kept.push(blob.text()); return 'about:blank#'; };
         HTMLAnchorElement.prototype.click = function () { kept.push(this.download); };
-        addEventListener('copy', () => kept.push(getSelection().toString())); 0""")
+        addEventListener('copy', ({clipboardData}) =>
+            kept.push(clipboardData.getData('text/plain') || getSelection().toString())); 0""")
     for name in buttons:
         page.send("Runtime.evaluate", expression=f"document.getElementById('{name}').click()", userGesture=True)
     return page.run("Promise.all(kept)")

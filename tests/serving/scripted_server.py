@@ -185,6 +185,11 @@ class ScriptedServer:
         validator("server").validate(message)
         self._to_all(lambda one: one.send_text(json.dumps(message)))
 
+    def tell_events(self, *events, seq=1):
+        """Events by no script, and such as the protocol does not know yet."""
+        message = {"type": "events", "seq": seq, "events": events}
+        self._to_all(lambda one: one.send_text(json.dumps(message)))
+
     def _to_all(self, act):
         for one in list(self.sockets):
             asyncio.run_coroutine_threadsafe(act(one), self.loop).result(5)
@@ -218,6 +223,11 @@ class ScriptedServer:
             if self.engine["state"] != "ready":
                 await send("engine", **self.engine)
             return await fail(code, name, **fields)
+        if first.type == "watch":
+            await send("watching", model=MODEL)
+            while await self.receive(connection):
+                if not self.stalls:
+                    await send("pong")
         if first.type == "start":
             if first.token != self.token:
                 return await fail(4401, "token", "the token is missing or wrong")

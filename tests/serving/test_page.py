@@ -8,7 +8,8 @@ import pytest
 from duplexmt.metrics.latency import average_lagging
 from tests.report.chromium import needs_chromium
 
-from .live_page import SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, numbers, type_in, until
+from .live_page import CAPTION, SENTENCE, SOURCE, STATE, UNDER, WRITTEN, connected, numbers, type_in, until
+from .scripted_server import NAMES
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 
@@ -38,7 +39,7 @@ def test_theta_acts_at_once_and_on_what_comes_next_only(page, scripted):
     until(page, WRITTEN, numbers(5))
     page.run("document.getElementById('theta').focus()")
     page.press("End")
-    assert page.run("document.getElementById('theta-value').textContent") == "1.00"
+    assert page.run("document.getElementById('theta-value').textContent") == "1.000"
     type_in(page, "曾")
     until(page, "document.getElementById('counts').textContent", "8 / 5")
     assert page.run("document.getElementById('behind').textContent") == "3"
@@ -81,6 +82,18 @@ def test_the_figures_grow_with_the_sentence(page):
     until(page, rows, ["1站0.250", "2在0.250", "3那one (0.750) 0.250", "4边two (0.750) 0.250", "5的three (0.750) —"])
 
 
+def test_events_that_the_page_does_not_know_are_passed_over(page, scripted):
+    type_in(page, "站在那")
+    until(page, WRITTEN, "one")
+    scripted.tell_events({"event": "breath", "sentence": 0}, seq=len(scripted.session.frames) + 1)
+    scripted.session.frames.append([])
+    type_in(page, "边")
+    until(page, WRITTEN, numbers(2))
+    assert page.run(UNDER) == [["站", ""], ["在", ""], ["那", "one"], ["边", " two"]]
+    assert page.run(CAPTION.format("translation")) == [numbers(2)]
+    assert page.complaints() == []
+
+
 def test_average_lagging_is_that_of_the_evaluation(page, scripted):
     type_in(page, f"{SENTENCE}。站在那边的。")
     until(page, WRITTEN, f"{numbers(8)}. {numbers(6)}.")
@@ -119,6 +132,15 @@ def test_a_text_too_long_to_be_remembered_is_refused(page, scripted):
     told = "This text has 1,000,001 characters: at most 1,000,000 are taken."
     assert page.run("document.getElementById('notice').textContent") == told
     assert page.run(SOURCE) == ""
+    scripted.stalls = True
+    for _ in range(2):
+        page.run("(() => { const field = document.getElementById('type'); field.value = '站在那边。'.repeat(100001);"
+                 " field.dispatchEvent(new Event('input')) })()")  # fmt: skip
+    told = "This text, with what is not translated yet, has 1,000,010 characters: at most 1,000,000 are taken."
+    assert page.run("document.getElementById('notice').textContent") == told
+    assert page.run(f"{SOURCE}.replaceAll('\\n', '').length") == 500_005
+    longest = "Math.max(...[...document.querySelectorAll('#source p')].map(line => line.textContent.length))"
+    assert page.run(longest) < 1_100, "which would make the page slow"
 
 
 def test_a_sample_is_typed_at_the_speed_asked_for(page, scripted):
@@ -134,10 +156,16 @@ def test_a_sample_is_typed_at_the_speed_asked_for(page, scripted):
 
 def test_a_file_is_typed_and_can_be_stopped(page, tmp_path):
     path = tmp_path / "text.txt"
-    path.write_text("站在那边。" * 50, encoding="utf-8")
     page.slide("speed", 30)
     node = page.send("DOM.querySelector", nodeId=page.send("DOM.getDocument")["root"]["nodeId"], selector="#file")
-    page.send("DOM.setFileInputFiles", files=[str(path)], nodeId=node["nodeId"])
+    for encoding, told in (
+        ("gbk", "text.txt is not UTF-8: save it as UTF-8, and choose it again."),
+        ("utf-8", ""),
+    ):
+        path.write_text("站在那边。" * 50, encoding=encoding)
+        page.send("DOM.setFileInputFiles", files=[str(path)], nodeId=node["nodeId"])
+        until(page, "document.getElementById('notice').textContent", told)
+        assert page.run(SOURCE) == "" or not told
     until(page, f"{SOURCE}.startsWith('站在那边。站')", True)
     page.run("document.getElementById('play').click()")
     typed = page.run(SOURCE)
@@ -207,9 +235,12 @@ def test_the_policy_stops_whoever_would_ask(page):
 
 @pytest.mark.parametrize("text", PIECES)
 def test_pieces_of_a_character_end_no_sentence_and_count_as_the_tokens_they_are(browser, scripted, text):
-    scripted.in_pieces = set(text)
+    scripted.in_pieces, scripted.names = {"😀", *text}, ["😀", *NAMES]
     page = connected(browser, scripted)
-    type_in(page, f"站{text}在那边")
+    type_in(page, f"站{text[0]}")
+    until(page, COUNTS, "5 / 3")
+    time.sleep(0.7)  # in which nothing of the translation has a text that could be spoken
+    type_in(page, f"{text[1:]}在那边")
     tokens = 4 + len(text.encode())
     until(page, COUNTS, f"{tokens} / {tokens - 2}")
     marks = [mark for one in text for mark in [*["·"] * (len(one.encode()) - 1), one]]

@@ -61,7 +61,11 @@ def test_one_types_moves_theta_reloads_loses_the_network_and_goes_on(browser, se
 
 @pytest.mark.parametrize(
     ("changed", "told"),
-    [({}, ""), ({"lines": "10"}, "lines=10: must be a number from 1 to 9"), ({"font": "x"}, "font: there is no such")],
+    [
+        ({}, ""),
+        ({"lines": "10"}, "lines=10: must be a number from 1 to 9"),
+        ({"constructor": "x"}, "constructor: there is no such"),
+    ],
 )
 def test_captions_are_a_page_of_their_own_that_follows_the_session(browser, server, changed, told):
     """As OBS shows it: transparent, and with nothing but what its address has."""

@@ -28,6 +28,7 @@ from .scripted_server import LIMITS, NAMES
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 
+HURRY = "const real = setTimeout; window.setTimeout = (act, ms) => real(act, ms / {})"
 AL = "document.getElementById('al').textContent"
 LOADED_AND_OPEN = f"document.readyState === 'complete' && {STATE} === 'open'"
 
@@ -116,8 +117,7 @@ def test_text_typed_without_a_network_survives_a_reload_and_arrives(page, script
 
 def test_a_server_that_no_longer_answers_is_left(browser, scripted):
     """With clocks that run twenty times as fast: the page is patient for fifteen seconds."""
-    hurry = "const real = setTimeout; window.setTimeout = (act, ms) => real(act, ms / 20)"
-    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=hurry)["identifier"]
+    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=HURRY.format(20))["identifier"]
     connected(browser, scripted)
     browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
     scripted.stalls = True
@@ -125,6 +125,21 @@ def test_a_server_that_no_longer_answers_is_left(browser, scripted):
     scripted.stalls = False
     type_in(browser, SENTENCE)
     until(browser, WRITTEN, numbers(5))
+
+
+def test_captions_leave_a_server_that_no_longer_answers(browser, scripted):
+    """Connections that are closed stay as they are, as where the network is lost."""
+    hurry = f"{HURRY.format(10)}; WebSocket.prototype.close = () => 0"
+    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=hurry)["identifier"]
+    browser.open(f"{scripted.address}captions?watch={'x' * 16}")
+    browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+    holds(lambda: [message.type for message in scripted.received[-2:]] == ["ping"] * 2)
+    scripted.stalls = True
+    holds(lambda: scripted.received[-1].type == "watch")
+    write = {"event": "write", "sentence": 0, "text": "one"}
+    scripted.tell_events(write, {"event": "breath", "sentence": 0})
+    until(browser, CAPTION.format("translation"), ["one"])
+    assert browser.complaints() == []
 
 
 def test_a_sentence_whose_middle_was_missed_has_no_lagging_and_the_next_session_begins_with_it(page, scripted):
@@ -206,22 +221,29 @@ def test_a_displaced_tab_continues_with_all_that_came_in_the_other_one_which_is_
     until(page, WRITTEN, "one")
     until(page, "sessionStorage.length > 1", True)
     first = page.session
+    page.run("document.getElementById('unit').value = 'line'")
+    type_in(page, "她")  # not sent
     with duplicate(page, scripted.address):
         until(page, STATE, "open")
         assert (page.run(SOURCE), page.run(WRITTEN)) == ("站在那", "one")
         type_in(page, "边的")
         until(page, WRITTEN, numbers(3))
         page.slide("theta", 0.75)
+        page.run("document.getElementById('unit').value = 'line'")
+        type_in(page, "他")
         with at_tab(page, first):
             until(page, STATE, "ended")
             page.run("document.getElementById('here').click()")
             until(page, LOADED_AND_OPEN, True)
             assert (page.run(SOURCE), page.run(WRITTEN)) == ("站在那边的", numbers(3))
             assert page.run("document.getElementById('theta').value") == "0.75"
+            assert page.run("document.getElementById('type').value") == "他\n她"
+            page.run("document.getElementById('type').value = ''")
             type_in(page, "男人曾是")
             until(page, WRITTEN, numbers(6))
         until(page, STATE, "ended")
         assert page.run("document.getElementById('type').disabled")
+        assert page.run("document.getElementById('type').value") == "", "it is in the other one"
         page.run("document.getElementById('here').click()")  # and back
         until(page, LOADED_AND_OPEN, True)
         assert (page.run(SOURCE), page.run(WRITTEN)) == ("站在那边的男人曾是", numbers(6))
@@ -403,6 +425,9 @@ def test_a_long_text_goes_in_parts_as_the_server_takes_it(browser, scripted):
     until(page, f"{WRITTEN}.split('.').length", 41)
     assert scripted.session.text == text
     assert max(map(len, scripted.texts())) == 150
+    nodes = "Math.max(...[...document.querySelectorAll('#{} span')].map(part => part.childNodes.length))"
+    assert page.run(nodes.format("source")) < 10, "one for each character would make the page slow"
+    assert page.run(nodes.format("translation")) < 300
     assert page.complaints() == []
 
 

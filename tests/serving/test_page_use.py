@@ -22,6 +22,7 @@ from .live_page import (
     type_in,
     until,
 )
+from .live_server import until as holds
 from .scripted_server import MODEL
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -49,6 +50,7 @@ def choose(page, unit):
 
 
 def test_at_first_one_reads_what_it_is_and_all_about_thresholds_is_folded(browser, scripted):
+    scripted.models = [MODEL | {"theta": 0.359375}]
     browser.open(scripted.address)
     until(browser, STATE, "open")
     about = browser.run("document.getElementById('about').textContent")
@@ -58,6 +60,11 @@ def test_at_first_one_reads_what_it_is_and_all_about_thresholds_is_folded(browse
     shown = browser.run("document.body.innerText")
     assert "θ" not in shown
     assert "EMIT" not in shown
+    browser.run("document.getElementById('how').open = true")
+    assert browser.run("document.getElementById('theta-value').textContent") == "0.359", "that of the model"
+    until(browser, "document.querySelector('#decisions .theta-name')?.textContent", "θ 0.359")
+    right = "document.querySelector('{}').getBoundingClientRect().right"
+    assert browser.run(right.format("#decisions .theta-name")) <= browser.run(right.format("#decisions svg"))
 
 
 def test_text_is_sent_by_the_word_or_by_the_line_and_can_be_mended_until_then(page, scripted):
@@ -223,13 +230,21 @@ def test_one_speaks_after_a_yes_only_and_by_enter_what_is_certain_is_sent(speaki
 
 
 def test_to_begin_anew_is_asked_about_where_there_is_something_to_lose(page, scripted):
+    choose(page, "line")
+    type_in(page, "站在")
+    click(page, "anew")
+    assert page.run("document.getElementById('ask').open"), "what was typed is not sent yet"
+    click(page, "ask-yes")
+    until(page, f"document.readyState === 'complete' && {STATE} === 'open' && {FIELD}", "")
+    assert page.run("document.getElementById('unit').value") == "line"
+    choose(page, "character")
     type_in(page, SENTENCE)
     until(page, WRITTEN, numbers(5))
     click(page, "anew")
     assert page.run("document.getElementById('ask').open")
     page.press("Escape")
     until(page, "document.getElementById('ask').open", False)
-    assert (page.run(SOURCE), len(scripted.sessions)) == (SENTENCE, 1)
+    assert (page.run(SOURCE), len(scripted.sessions)) == (SENTENCE, 2)
 
 
 def test_of_several_models_one_is_chosen_by_its_languages_or_by_the_address(page, scripted):
@@ -287,6 +302,10 @@ def test_captions_are_the_last_lines_and_what_is_typed_meanwhile_is_taken(page):
     page.send("Input.insertText", text="站在。那边。男人。曾是")
     until(page, CAPTION.format("translation"), ["one two three."] * 3)
     until(page, CAPTION.format("source"), ["那边。", "男人。", "曾是"])
+    assert page.roles()["log"] == ["Translation: English"], "a screen reader is told it once"
+    for reached in ("leave", "type"):
+        page.press("Tab")
+        assert page.run("document.activeElement.id") == reached
     page.press("Escape")
     until(page, "document.getElementById('screen').hidden", True)
     until(page, "Boolean(document.fullscreenElement)", False)
@@ -332,8 +351,23 @@ def test_the_translation_is_copied_and_downloaded_whole_after_a_reload(page, scr
     assert (text, named, named_vtt) == (scripted.translation, "translation.txt", "translation.vtt")
     assert vtt.startswith("WEBVTT\n\n1\n00:00:0")
     assert f"\n{numbers(5)}.\n" in vtt
-    assert copied.strip() == f"{numbers(5)}."
+    assert copied == text
     assert page.run("document.getElementById('copy').textContent") == "copied"
+
+
+def test_what_was_missed_before_anything_was_seen_is_taken_along_without_notes_and_at_the_beginning(page, scripted):
+    scripted.keeps = scripted.forgets = True
+    type_in(page, "站在那边。")
+    holds(lambda: scripted.session.answered == 5)
+    scripted.keeps = False
+    connected(page, scripted)
+    until(page, WRITTEN, f"{numbers(5)}.")
+    assert page.run("document.querySelectorAll('#translation .gap').length") == 1
+    type_in(page, "站在那边")
+    until(page, WRITTEN, f"{numbers(5)}. {numbers(2)}")
+    text, _, vtt, _, copied = taken_along(page, "txt", "vtt", "copy")
+    assert copied == text == scripted.translation
+    assert [line[:8] for line in vtt.split("\n") if "-->" in line] == ["00:00:00", "00:00:01"]
 
 
 def test_colours_that_a_reader_has_chosen_are_kept_and_what_is_unread_has_a_line(page, scripted):

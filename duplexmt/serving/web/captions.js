@@ -21,7 +21,7 @@ export class Captions {
     if (this.clear) this.timer = setTimeout(() => this.empty(), 1000 * this.clear);
     if (event === "replaced") for (let left = tokens; left > 0; left -= 1) this.lineOf(this.source, sentence)?.lastChild?.remove();
     else if (event === "read") this.add(this.source, sentence, token);
-    else if (event !== "line") this.add(this.translation, sentence, text);
+    else if (event === "write" || event === "end") this.add(this.translation, sentence, text);
   }
 
   // Another session has begun: its sentences are counted anew.

@@ -9,6 +9,7 @@ const FIRST_WAIT = 500, LONGEST_WAIT = 15_000; // ms, doubled from try to try
 const Close = { TOO_BIG: 1009, RESTART: 1012, BAD_MESSAGE: 4400, TOKEN: 4401, UNKNOWN: 4404, IDLE: 4408, REPLACED: 4409 };
 const REASONS = { 1013: "the server is busy", 4413: "this connection was too slow", 4429: "that was too much at once" };
 const ENGINE = { starting: "the engine is starting", failed: "the engine cannot start" };
+const EVENTS = ["read", "write", "end", "replaced", "line"]; // others are passed over
 const BEGINNING = { session: null, key: null, seq: 0, base: 0, at: 0, shown: 0, displaced: false, replaced: 0, stale: null, asked: null };
 const NEW = { ...BEGINNING, text: [], theta: null, model: null, models: [], channel: null, ends: 0, left: 0, grace: 0 };
 
@@ -228,10 +229,10 @@ export class Connection {
     if (seq <= this.seq) return; // has been shown before
     this.seq = seq;
     for (const { event, text, source } of events) {
-      this.shown += text.length;
+      this.shown += text?.length ?? 0;
       if (event === "end" || event === "line") this.overUntil(source);
     }
-    this.tell.events(events);
+    this.tell.events(events.filter(({ event }) => EVENTS.includes(event)));
     this.save();
     this.timers.ack ??= setTimeout(() => {
       this.timers.ack = undefined;

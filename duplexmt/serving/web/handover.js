@@ -14,7 +14,8 @@ export function answer(give) {
 // What another window had kept of a session, and has given away; null where none answers.
 export function ask(session) {
   return new Promise((done) => {
-    channel.addEventListener("message", ({ data: { given, kept } }) => given === session && done(kept));
+    const take = ({ data: { given, kept } }) => given === session && done(kept);
+    channel.addEventListener("message", take, { signal: AbortSignal.timeout(PATIENCE) });
     channel.postMessage({ wanted: session });
     setTimeout(() => done(null), PATIENCE);
   });

@@ -11,7 +11,7 @@ import { Transcript } from "./transcript.js";
 import { listen, Typist } from "./typing.js";
 import { View } from "./view.js";
 
-const MOST = 1_000_000; // characters at a time: more than an hour's typing, and what a browser can remember
+const MOST = 1_000_000; // characters that wait: more than an hour's typing, and what a browser can remember
 const SMALL = 1e9; // parameters: below, a model is said to be small
 const LOOKED_AT = 60; // characters by which the script of what is typed is judged
 
@@ -19,6 +19,7 @@ const memory = new Memory();
 const view = new View();
 const transcript = new Transcript();
 const captions = new Captions(at("screen"), { source: true }); // over the page, where that is not hidden
+for (const pane of [captions.source, captions.translation]) pane.setAttribute("aria-hidden", "true"); // the page below tells it
 const sentences = new Map(); // by number, those that are not over yet
 
 // --- what is shown, and shown again after a reload -----------------------------------------------------------------
@@ -135,7 +136,7 @@ function showModel() {
   at("choice").hidden = models.length < 2;
   for (const id of ["theta-part", "decisions-part"]) at(id).hidden = theta === null; // no grid has none
   at("theta").value = connection.theta ?? theta ?? 0.5;
-  showTheta();
+  showTheta(connection.theta ?? theta ?? 0.5); // which may lie between two steps of the slider
   offer(samples?.sentences ?? []);
   at("chosen").textContent = samples?.chosen ?? "";
 }
@@ -143,7 +144,7 @@ function showModel() {
 // --- what a person does --------------------------------------------------------------------------------------------
 
 function type(text) {
-  if (isTooLong(text, "This text")) return;
+  if (isRefused(text, "This text")) return;
   const sound = text.toWellFormed(); // half a surrogate pair is no character
   judgeScript(sound);
   tell([["source", sound]]);
@@ -174,12 +175,15 @@ function typed(text) {
   type(text);
 }
 
-let wasTooLong = false;
-function isTooLong(text, what) {
-  const tooLong = text.length > MOST, told = `${what} has ${text.length.toLocaleString("en")} characters: at most ${MOST.toLocaleString("en")} are taken.`;
-  if (tooLong || wasTooLong) notice(tooLong ? told : "");
-  wasTooLong = tooLong;
-  return tooLong;
+// Whether a text is not taken, which is told with its reason; null stands for a file that is not UTF-8.
+let wasRefused = false;
+function isRefused(text, what) {
+  const rest = connection.text.length, all = rest + (text?.length ?? 0), more = rest ? ", with what is not translated yet," : "";
+  let why = all > MOST ? `${what}${more} has ${all.toLocaleString("en")} characters: at most ${MOST.toLocaleString("en")} are taken.` : "";
+  if (text === null) why = `${what} is not UTF-8: save it as UTF-8, and choose it again.`;
+  if (why || wasRefused) notice(why);
+  wasRefused = Boolean(why);
+  return wasRefused;
 }
 
 let recent = ""; // of this line
@@ -251,13 +255,20 @@ at("play").addEventListener("click", () => {
 at("file").addEventListener("change", async () => {
   const [file] = at("file").files;
   at("file").value = "";
-  const text = await file?.text();
-  if (text && !isTooLong(text, file.name)) typist.start(`${text}\n`);
+  const text = file ? utf8(await file.arrayBuffer()) : "";
+  if (text !== "" && !isRefused(text, file.name)) typist.start(`${text}\n`);
 });
+// The text of bytes; null where they are not UTF-8.
+function utf8(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return null;
+  }
+}
 
-function showTheta() {
-  const theta = Number(at("theta").value);
-  at("theta-value").textContent = theta.toFixed(2);
+function showTheta(theta = Number(at("theta").value)) {
+  at("theta-value").textContent = theta.toFixed(3);
   view.moved(theta);
 }
 at("theta").addEventListener("input", () => {
@@ -273,8 +284,8 @@ at("speed").addEventListener("input", showSpeed);
 
 // Whether there is nothing to lose, or a person agrees to lose it.
 async function mayForget() {
-  const shown = at("source").childElementCount + at("translation").childElementCount;
-  return !shown || confirmed("All of this text is forgotten, and nothing brings it back.", "begin anew");
+  const some = at("source").childElementCount + at("translation").childElementCount + at("type").value.length;
+  return !some || confirmed("All of this text is forgotten, and nothing brings it back.", "begin anew");
 }
 function beginAnew(search = location.search) {
   memory.forget();
@@ -302,7 +313,9 @@ at("retry").addEventListener("click", () => connection.retry());
 
 answer((session) => {
   if (connection.session !== session || connection.displaced) return null;
+  memory.settings.draft = at("type").value;
   const kept = memory.copy(typist.rest.join(""));
+  at("type").value = "";
   connection.displace();
   return kept;
 });
@@ -311,7 +324,7 @@ at("here").addEventListener("click", async () => {
   const kept = await ask(connection.session);
   at("here").disabled = false;
   if (!kept) return connection.goOnAlone();
-  memory.replace(kept);
+  memory.replace(kept, at("type").value);
   location.reload();
 });
 at("controls").addEventListener("submit", (event) => event.preventDefault());
@@ -328,9 +341,15 @@ at("how").addEventListener("toggle", () => {
 // --- what one takes along ------------------------------------------------------------------------------------------
 
 at("copy").addEventListener("click", () => {
+  const put = (event) => {
+    event.clipboardData.setData("text/plain", transcript.text); // without the page's own notes
+    event.preventDefault();
+  };
+  document.addEventListener("copy", put);
   getSelection().selectAllChildren(at("translation"));
   at("copy").textContent = document.execCommand("copy") ? "copied" : "not copied"; // what is newer is there by https only
   getSelection().removeAllRanges();
+  document.removeEventListener("copy", put);
   setTimeout(() => (at("copy").textContent = "copy"), 1500);
 });
 
@@ -359,7 +378,12 @@ function leaveCaptions() {
 }
 at("leave").addEventListener("click", leaveCaptions);
 document.addEventListener("fullscreenchange", () => document.fullscreenElement || leaveCaptions());
-addEventListener("keydown", ({ key }) => key === "Escape" && leaveCaptions());
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape") leaveCaptions();
+  if (event.key !== "Tab" || at("screen").hidden) return;
+  event.preventDefault(); // what is covered is not reached
+  at(document.activeElement === at("type") ? "leave" : "type").focus();
+});
 
 at("unit").value = memory.settings.unit;
 at("how").open = memory.settings.how;

@@ -81,20 +81,25 @@ export class Memory {
   copy(rest) {
     this.write();
     const all = Object.entries(this.storage).filter(([name]) => name.startsWith(PREFIX));
-    return [...all, [REST, rest]];
+    return [...all, [SETTINGS, JSON.stringify(this.settings)], [REST, rest]];
   }
 
-  // Keep what another window has kept, and nothing else that is told to this page.
-  replace(copy) {
+  // Keep what another window has kept, behind its draft that of this page, and nothing else that is told to this page.
+  replace(copy, draft) {
     this.forget();
     for (const [name, value] of copy) this.storage.setItem(name, value);
+    const settings = JSON.parse(this.storage.getItem(SETTINGS)) ?? this.settings;
+    settings.draft = [settings.draft, draft].filter(Boolean).join("\n");
+    this.storage.setItem(SETTINGS, JSON.stringify(settings));
   }
 
-  // Nothing is kept any more, not even what still comes before the page is gone, but where others watch what follows.
+  // Nothing is kept any more, not even what still comes before the page is gone, but what a person has set, and where
+  // others watch what follows.
   forget() {
     const channel = this.session?.channel;
     Object.assign(this, { over: true, kept: 0 });
     this.storage.clear();
+    this.storage.setItem(SETTINGS, JSON.stringify({ ...this.settings, draft: "" }));
     if (channel) this.storage.setItem(SESSION, JSON.stringify({ channel, text: "" }));
   }
 }

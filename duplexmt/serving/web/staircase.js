@@ -4,7 +4,7 @@ import { fitted, legible, svg } from "./dom.js";
 const HEIGHT = 330; // of both pictures, so that nothing below them moves
 const TEXT = 13; // pixels
 const LABELS = { top: 6, bottom: 40 }; // room around the staircase
-const AXES = { left: 34, right: 56, top: 12, bottom: 26 }; // around the bars
+const AXES = { left: 34, right: 64, top: 12, bottom: 26 }; // around the bars
 const LEAST = { columns: 8, rows: 8, bars: 24 }; // fewer are drawn as large as so many
 
 const drawing = (width) => svg("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, "aria-hidden": "true" });
@@ -90,6 +90,6 @@ export function drawDecisions(holder, sentence, theta) {
   });
   const present = AXES.left + decisions.length * wide;
   picture.append(line(thetas, "theta"), line([[present, height(theta)], [right, height(theta)]], "theta now"));
-  picture.append(svg("text", { x: right + 5, y: height(theta), class: "theta-name" }, `θ ${theta.toFixed(2)}`));
+  picture.append(svg("text", { x: right + 5, y: height(theta), class: "theta-name" }, `θ ${theta.toFixed(3)}`));
   show(holder, picture, present);
 }

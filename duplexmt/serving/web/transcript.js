@@ -39,10 +39,10 @@ function clock(seconds) {
 
 export class Transcript {
   constructor() {
-    Object.assign(this, { text: "", pieces: [], began: null, last: 0 });
+    Object.assign(this, { text: "", pieces: [], began: null, last: null });
   }
 
-  // Text of a sentence that was written at a time in ms; if nobody saw when, as early as can be.
+  // Text of a sentence that was written at a time in ms; if nobody saw when, at that of the one before.
   add(text, sentence, now = this.last) {
     this.began ??= now;
     this.last = now;

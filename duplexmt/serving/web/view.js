@@ -8,8 +8,17 @@ const ENDS = {
   max_target_tokens: "cut off at the length limit", repetition: "cut off where it repeated itself",
   failed: "cut off because the server could not go on with it", no_source: "cut off, as its text was taken back",
 };
+const LONG = { node: 500, paragraph: 1000 }; // characters: a browser lays out many nodes, or a long paragraph, slowly
+// Line ends, and what is between them; a long line is cut behind the end of a sentence, where a paragraph may begin.
+const PARTS = new RegExp(`[\\r\\n]|[^\\r\\n]{${LONG.paragraph},}?[.!?。！？]|[^\\r\\n]+`, "g");
 const BREATH = 600; // ms without a further word
 const number = (value) => (value === null ? "—" : value.toFixed(2));
+
+// Put text at the end of an element that has text alone.
+function extend(element, text) {
+  if (element.lastChild?.length < LONG.node) element.lastChild.appendData(text);
+  else element.append(text);
+}
 
 // A pane that scrolls: it stays where the model is at work, at `place()` or else at its end, unless somebody has scrolled.
 class Pane {
@@ -68,13 +77,14 @@ export class View {
 
   // Source text on its way to the model; it is pale until it has been read.
   source(text) {
-    for (const [part] of text.matchAll(/[\r\n]|[^\r\n]+/g)) {
+    for (const [part] of text.matchAll(PARTS)) {
       const shown = new Text(part);
       if (/[\r\n]/.test(part)) this.lines.source = null;
       else {
         const line = this.line("source");
         if (!line.lastChild) line.append(html("span"), html("span", { class: "unread" }));
         line.lastChild.append(shown);
+        if (/[.!?。！？]$/.test(part) && line.textContent.length > LONG.paragraph) this.lines.source = null;
       }
       this.unread.push(shown);
       this.waiting += Array.from(part).length;
@@ -123,7 +133,7 @@ export class View {
     for (; this.unread.length && this.read < offset; this.read += 1, this.waiting -= 1) {
       const [first] = this.unread, length = first.data.codePointAt(0) > 0xffff ? 2 : 1;
       const read = first.parentElement?.previousSibling; // none for a line end
-      if (read) read.append(first.data.slice(0, length));
+      if (read) extend(read, first.data.slice(0, length));
       first.deleteData(0, length);
       if (first.data) continue;
       first.remove();
@@ -141,6 +151,7 @@ export class View {
     this.under(sentence, event, text);
     if (event === "end") {
       this.whole.push(sentence.lagging);
+      if (this.lines.translation?.textContent.length > LONG.paragraph) this.lines.translation = null;
       if (ENDS[sentence.over]) this.gap(`This translation was ${ENDS[sentence.over]}.`);
     }
     this.redraw();
@@ -162,7 +173,7 @@ export class View {
     const line = this.lines.translation?.parentElement;
     clearTimeout(this.speaking);
     line?.setAttribute("aria-busy", String(busy));
-    if (busy) this.speaking = setTimeout(() => line.setAttribute("aria-busy", "false"), BREATH);
+    if (busy) this.speaking = setTimeout(() => line?.setAttribute("aria-busy", "false"), BREATH);
   }
 
   newLine(source) {

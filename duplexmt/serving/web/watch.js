@@ -3,6 +3,7 @@ import { Captions } from "./captions.js";
 import { at } from "./dom.js";
 
 const FIRST_WAIT = 500, LONGEST_WAIT = 15_000; // ms, doubled from try to try
+const PING = 10_000, PATIENCE = 5_000; // ms of silence until it pings, and until a missing answer means a lost network
 const number = (low, high) => [(value) => value !== "" && value >= low && value <= high, `a number from ${low} to ${high}`];
 const colour = [(value) => CSS.supports("color", value), "a colour, such as black, transparent or #00a000"];
 const RULES = {
@@ -19,7 +20,7 @@ function say(text) {
 
 function wrong(asked) {
   for (const [name, value] of asked) {
-    if (!RULES[name]) return `${name}: there is no such parameter; there are ${Object.keys(RULES).join(", ")}`;
+    if (!Object.hasOwn(RULES, name)) return `${name}: there is no such parameter; there are ${Object.keys(RULES).join(", ")}`;
     if (!RULES[name][0](value)) return `${name}=${value}: must be ${RULES[name][1]}`;
   }
   return asked.has("watch") ? "" : "Open this page by its link on the live page, which says what it is to show.";
@@ -27,8 +28,22 @@ function wrong(asked) {
 
 function open(channel, captions, tries = 0) {
   const socket = new WebSocket(new URL("v1/live", location.href.replace(/^http/, "ws")), "duplexmt.v1");
+  let timer = setTimeout(lose, PATIENCE);
+  function lose() {
+    clearTimeout(timer);
+    socket.onmessage = socket.onclose = null; // a lost network closes nothing
+    socket.close();
+    setTimeout(() => open(channel, captions, tries + 1), Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** tries));
+  }
+  function ping() {
+    socket.send(JSON.stringify({ type: "ping" }));
+    timer = setTimeout(lose, PATIENCE);
+  }
   socket.onopen = () => socket.send(JSON.stringify({ type: "watch", channel }));
+  socket.onclose = lose;
   socket.onmessage = ({ data }) => {
+    clearTimeout(timer);
+    timer = setTimeout(ping, PING);
     const message = JSON.parse(data);
     tries = 0;
     if (message.type === "watching") captions.renewed();
@@ -37,7 +52,6 @@ function open(channel, captions, tries = 0) {
     say("");
     for (const event of message.events) captions.event(event);
   };
-  socket.onclose = () => setTimeout(() => open(channel, captions, tries + 1), Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** tries));
 }
 
 const asked = new URLSearchParams(location.search), mistake = wrong(asked), screen = at("screen");
