@@ -52,7 +52,6 @@ programs["duplexmt-translate"]()
 sys.argv = ["duplexmt-report", "run", "--results", "evaluation", "--out", "report.html"]
 programs["duplexmt-report"]()
 refused("duplexmt-train", "data=permissive")
-refused("duplexmt-push", "run/model", "no name")
 from duplexmt.model_folder.pack import for_others  # as the push does
 assert for_others({"path": "mine.tsv"}) == {"path": "mine.tsv"}
 refused("duplexmt-translate", "text=我看书。")
