@@ -9,7 +9,6 @@ root mean square over all channels, hence its old weights times √(old/new widt
 (Chen et al., 2016), bert2BERT (Chen et al., 2022). Heads keep their size, and as many of them share a key as before.
 """
 
-import argparse
 import copy
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from duplexmt.common.command import command_parser
 from duplexmt.data.tokenizer import load_tokenizer, save_tokenizer
 
 WRITES = ("o_proj.weight", "down_proj.weight")  # what writes to the residual stream
@@ -67,10 +67,10 @@ def grown(model: PreTrainedModel, hidden: int, layers: int, seed: int = 0) -> Pr
 
 def main() -> None:
     """Write the grown model, with the tokenizer, to a folder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_parser(__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("into", type=Path)
-    parser.add_argument("--hidden", type=int, required=True)
+    parser.add_argument("--hidden", type=int, required=True, help="channels")
     parser.add_argument("--layers", type=int, required=True)
     asked = parser.parse_args()
     try:

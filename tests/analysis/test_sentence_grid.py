@@ -1,5 +1,6 @@
 """What a grid model makes of one pair, cell by cell."""
 
+import pytest
 import torch
 
 from duplexmt.analysis.sentence_grid import sentence_grid, token_text
@@ -44,22 +45,21 @@ def test_p_emit_is_shown_as_decoding_compares_it_with_a_threshold():
     torch.testing.assert_close(torch.tensor(grid.emit), torch.stack(decided))
 
 
-def test_p_emit_is_0_where_decoding_reads_whatever_the_threshold():
+@pytest.mark.parametrize(
+    ("rule", "settled"),
+    [
+        (EmitRule(k_min=2), lambda lag, last: 0.0 if lag < 2 and not last else None),
+        (EmitRule(k_max=3), lambda lag, last: 1.0 if lag >= 3 else None),
+    ],
+)
+def test_p_emit_is_0_or_1_where_decoding_reads_or_writes_whatever_the_threshold(rule, settled):
     model, source, target = spoken_grid(seed=4), ids(SOURCE), ids(TARGET)
     without = sentence_grid(trained(model, TOKENS), tiny_tokenizer(), source, target, lam=0.05).emit
-    found = sentence_grid(trained(model, TOKENS, EmitRule(k_min=2)), tiny_tokenizer(), source, target, lam=0.05).emit
+    found = sentence_grid(trained(model, TOKENS, rule), tiny_tokenizer(), source, target, lam=0.05).emit
     for x, (row, usual) in enumerate(zip(found, without, strict=True)):
         for y, (p, before) in enumerate(zip(row, usual, strict=True)):
-            assert p == (0.0 if x + 1 - y < 2 and x < len(found) - 1 else before)
-
-
-def test_p_emit_is_1_where_decoding_writes_whatever_the_threshold():
-    model, source, target = spoken_grid(seed=4), ids(SOURCE), ids(TARGET)
-    without = sentence_grid(trained(model, TOKENS), tiny_tokenizer(), source, target, lam=0.05).emit
-    found = sentence_grid(trained(model, TOKENS, EmitRule(k_max=3)), tiny_tokenizer(), source, target, lam=0.05).emit
-    for x, (row, usual) in enumerate(zip(found, without, strict=True)):
-        for y, (p, before) in enumerate(zip(row, usual, strict=True)):
-            assert p == (1.0 if x + 1 - y >= 3 else before)
+            known = settled(x + 1 - y, x == len(found) - 1)
+            assert p == (before if known is None else known)
 
 
 def test_rows_and_columns_of_prefixes_are_left_out():
