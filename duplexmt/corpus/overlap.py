@@ -1,7 +1,7 @@
 """Whether a model was trained on sentences that it is tested on, or on near repetitions of them."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from data_prep.relatives import RELATED, Relatives
 
 from ..common.pair import Pair
 from ..common.text import text_key
-from .prepared import prepare_corpus
+from .prepared import UNMADE, prepare_corpus
 
 log = logging.getLogger(__name__)
 
@@ -18,6 +18,23 @@ LEAST = 0.3
 """The likeness below which a sentence is taken for new."""
 
 _MOST = 2_000_000  # training pairs looked at: the first ones, as they are in a random order
+
+
+def read_at_once(corpora: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Corpora to look through in place of these, without made pairs: those that differ in nothing but which files of
+    one folder they take, and all of their pairs, are one with all these files."""
+    found: list[dict[str, Any]] = []
+    for corpus in corpora:
+        plain = {"sources": None, **corpus, **UNMADE, "tokenizer": None}
+        whole = plain["corpus"] == "pairs_folder" and plain["train_size"] is None
+        alike = [other for other in found if other == plain | ({"sources": other["sources"]} if whole else {})]
+        if not alike:
+            found.append(plain)
+        elif None in (plain["sources"], alike[0]["sources"]):
+            alike[0]["sources"] = None
+        else:
+            alike[0]["sources"] = list(dict.fromkeys([*alike[0]["sources"], *plain["sources"]]))
+    return found
 
 
 def likeness_to_training(

@@ -29,6 +29,7 @@ BPE_PAIRS = 300_000
 """Training pairs a BPE is trained on at most: the first ones, as they are in a random order."""
 
 Splits = dict[str, list[Pair]]
+UNMADE = {"copies": 0, "joined_tokens": None}  # settings of a corpus without the pairs that are made of others
 STREAM_SETTINGS = ("end_token", "seed_token", "source_prefix", "target_prefix", "copy_tokens")  # of `stream_tokens`
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..common.pair import Pair
-from ..corpus.overlap import likeness_to_training
+from ..corpus.overlap import likeness_to_training, read_at_once
 from ..corpus.prepared import corpus_settings
 from ..model_folder.artifact import ModelFolder, choose_device, load_model_folder
 from ..model_folder.hugging_face import writable
@@ -169,17 +169,17 @@ class Job:
     ) -> None:
         """Find how like each test sentence is to what the model, or one it began as, was trained on, where all of that
         can be read; each corpus is looked at once. The built-in corpus's own are passed over: all its sentences repeat
-        a few patterns."""
-        bases = [(f"the base of {model_folder}", data) for data in loaded.info.get("trained_before", [])]
+        a few patterns. So are pairs that are made of training pairs."""
         pairs = [Pair(source, references[0]) for source, references in zip(test.sources, test.references, strict=True)]
+        earlier = loaded.info.get("trained_before", [])
+        name = f"{model_folder} or a base of it" if earlier else str(model_folder)
+        corpora = [corpus_settings(self.data_of(data, None)) for data in (loaded.info["data"], *earlier)]
         found: list[np.ndarray | None] = []
-        compared = [held_out_from] if held_out_from.get("corpus") == "builtin" else []
-        for name, data in [(str(model_folder), loaded.info["data"]), *bases]:
-            corpus = corpus_settings(self.data_of(data, None))
-            if corpus not in compared:
-                compared.append(corpus)
-                log.info("looking for test sentences in what %s was trained on (check_overlap=false: does not)", name)
-                found.append(likeness_to_training(name, corpus, loaded.tokenizer, pairs))
+        for corpus in read_at_once(
+            corpus for corpus in corpora if corpus["corpus"] != "builtin" or corpus != held_out_from
+        ):
+            log.info("looking for test sentences in what %s was trained on (check_overlap=false: does not)", name)
+            found.append(likeness_to_training(name, corpus, loaded.tokenizer, pairs))
         known = [likeness for likeness in found if likeness is not None]
         if len(known) < len(found):
             log.warning("%s: not all it was trained on can be read, so no test sentence counts as new", model_folder)

@@ -6,8 +6,8 @@ import pytest
 
 from duplexmt.common.pair import Pair
 from duplexmt.corpus import overlap
-from duplexmt.corpus.overlap import LEAST, likeness_to_training
-from duplexmt.corpus.prepared import prepare_corpus
+from duplexmt.corpus.overlap import LEAST, likeness_to_training, read_at_once
+from duplexmt.corpus.prepared import UNMADE, prepare_corpus
 from tests.data_prep.brute_force import likeness
 from tests.helpers import CORPUS, tsv
 
@@ -78,3 +78,20 @@ def test_a_corpus_that_is_gone_is_told_and_stops_nothing(corpus, caplog):
     assert found is None
     assert record.levelname == "INFO"
     assert "not checked whether it was trained on test sentences: no corpus at no/such/pairs.tsv" in record.getMessage()
+
+
+def test_a_folder_of_which_several_trainings_took_files_is_read_once(tmp_path):
+    """All of them together have the pairs that each has; what holds other pairs out, or draws some, is apart."""
+    for name, word in (("one", "书"), ("two", "花"), ("three", "茶")):
+        tsv(tmp_path / f"{name}.tsv", [(f"我有{n}{word}。", f"I have {n} {name}.") for n in range(10, 60)])
+    folder = CORPUS | {"corpus": "pairs_folder", "path": str(tmp_path), "held_out": ["one"], "train_size": None}
+    folder |= {"validation_size": 2, "test_size": 2, "max_tokens": None, "vocab_size": 300, "train_on_relatives": True}
+    parts = [folder | {"sources": names} for names in (["one", "two"], ["one", "three"])]
+    others = [folder | {"sources": ["one"]} | apart for apart in ({"seed": 7}, {"train_size": 9})]
+    made = {"copies": 0.5, "joined_tokens": 20, "tokenizer": "some/folder"}
+    whole, *apart = read_at_once([parts[0] | made, *others, parts[1], parts[0]])
+    assert whole["sources"] == ["one", "two", "three"]
+    assert apart == [other | UNMADE for other in others]
+    every = [set(prepare_corpus(**settings).splits["train"]) for settings in (*parts, whole)]
+    assert every[0] | every[1] == every[2]
+    assert read_at_once([parts[0], folder])[0]["sources"] is None

@@ -212,7 +212,7 @@ def test_test_sentences_are_looked_for_in_what_a_base_was_trained_on(models, tmp
     with caplog.at_level("INFO"):
         decode(out, [models / "grid"], "policy.theta=0.5", "check_overlap=true")
     base, *unread = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert f"the base of {models / 'grid'} was trained on 3 of these 3 test sentences" in base
+    assert f"{models / 'grid'} or a base of it was trained on 3 of these 3 test sentences" in base
     (known,) = read_likeness(out, 3).values()
     assert known == ([1, 1, 1] if is_whole else None), "what nobody can read would count as new"
     told = [f"{models / 'grid'}: not all it was trained on can be read, so no test sentence counts as new"]
