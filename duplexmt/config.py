@@ -211,6 +211,7 @@ class PolicyConfig:
     k_min: int | None  # least lag (tokens read minus tokens written) at which it writes; null: the model folder's
     k_max: int | None  # lag from which on it writes, whatever θ; 0: no bound; null: the model folder's
     words: bool | None  # decisions by words, in training and decoding (policy/words.py); null: the model folder's
+    beam: int | None  # decoding: endings weighed once the source has ended; 1: greedy; null: the model folder's
     max_target_tokens: int  # length at which a translation is stopped
 
     def __post_init__(self) -> None:
@@ -219,6 +220,7 @@ class PolicyConfig:
             _check_at_least_0("policy.certainty", self.certainty, "0: p(EMIT) alone, as in the paper")
         _check_limit("policy.k_min", self.k_min, least=0, null="the model folder's")
         _check_limit("policy.k_max", self.k_max, least=0, null="the model folder's")
+        _check_limit("policy.beam", self.beam, null="the model folder's")
         if not self.thetas:
             raise ValueError("policy.theta=[]: give one threshold between 0 and 1, or a list of them")
         for theta in self.thetas:
@@ -234,7 +236,7 @@ class PolicyConfig:
     @property
     def rule(self) -> dict[str, Any]:
         """What else decides (`EmitRule`), by name."""
-        return {"certainty": self.certainty, "k_min": self.k_min, "k_max": self.k_max, "words": self.words}
+        return {name: getattr(self, name) for name in ("certainty", "k_min", "k_max", "words", "beam")}
 
 
 @dataclass

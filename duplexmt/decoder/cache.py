@@ -54,6 +54,7 @@ class Append:
     runs: Sequence[Run]
     wanted: Sequence[int] = (-1,)
     attended: slice | None = None  # of the source, how much each token attends to it is asked for
+    best: int = 0  # so many of the likeliest next tokens of each wanted state are asked for; 0: what the policy asks
     weights: list[Tensor] = field(default_factory=list)  # the answer, by layer: `[heads, tokens, attended]`
     slot: int = 0
 

@@ -166,14 +166,13 @@ def check_frames(frames: Sequence[int], longest: int, test: TestSet) -> None:
 
 def rule_of(system: str, adaptive: Adaptive | None, loaded: ModelFolder) -> dict[str, Any]:
     """What a policy's decisions depend on beside model and knob, by name; nothing for most systems."""
-    if loaded.model.system == "grid":
-        return {name: value for name, value in loaded.rule.recorded().items() if value}
-    if adaptive is None:
-        return {}
+    rule = loaded.rule.unusual()
+    if loaded.model.system == "grid" or adaptive is None:
+        return rule
     if system == "alignatt":
-        return {"heads": loaded.info.get("alignment_heads")}
+        return {"heads": loaded.info.get("alignment_heads"), **rule}
     names = {"confidence": ("k_min", "k_max"), "lsg": ("k_min", "k_max", "alpha", "divergence")}.get(system, ())
-    return {name: getattr(adaptive, name) for name in names}
+    return {name: getattr(adaptive, name) for name in names} | rule
 
 
 def point_of(

@@ -38,7 +38,19 @@ class Scores:
 SHORT = {("words", True): "by words", ("heads", "all"): "all heads", ("heads", "found"): "alignment heads"}
 GUARD = "max_target_tokens"
 # Options that a name tells where they differ.
-RUN_WITH = (TRAINED_AS, "quantize", "certainty", "k_min", "words", "k_max", "alpha", "divergence", "heads", GUARD)
+RUN_WITH = (
+    TRAINED_AS,
+    "quantize",
+    "certainty",
+    "k_min",
+    "words",
+    "k_max",
+    "beam",
+    "alpha",
+    "divergence",
+    "heads",
+    GUARD,
+)
 
 
 def differing_options(point: Point, points: Sequence[Point]) -> list[str]:

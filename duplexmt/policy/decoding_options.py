@@ -22,10 +22,24 @@ SYSTEMS = {  # name: which trained models can be run as it; multi: wait-k traine
 }
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def check_whole(setting: str, value: Any) -> None:
+    """Raise `ValueError` for what is no whole number of at least 1."""
+    if not _is_whole(value) or value < 1:
+        raise ValueError(f"{setting}={value!r}: must be a whole number of at least 1")
+
+
 @dataclass(frozen=True)
 class EmitRule:
-    """What a grid's decisions depend on beside p(EMIT) and θ; in the paper nothing does. A lag is source tokens read
-    minus target tokens written.
+    """What a grid's decisions depend on beside p(EMIT) and θ, and how any system ends a translation; in the paper
+    nothing does, and it goes on as before. A lag is source tokens read minus target tokens written.
 
     Raises:
         ValueError: for a k_max below k_min.
@@ -35,8 +49,10 @@ class EmitRule:
     k_min: int = 0  # lag below which it reads (`bound_lag`)
     k_max: int = 0  # lag from which on it writes; 0: none
     words: Any = None  # which tokens go on with a word [vocabulary], where it decides by words; None: by tokens
+    beam: int = 1  # endings that are weighed once the source has ended (`streaming.beam`); 1: none, all is greedy
 
     def __post_init__(self) -> None:
+        check_whole("policy.beam", self.beam)
         if 0 < self.k_max < self.k_min:
             raise ValueError(
                 f"policy.k_min={self.k_min}, policy.k_max={self.k_max}: the lag lies between them, so k_max must be at "
@@ -45,7 +61,19 @@ class EmitRule:
 
     def recorded(self) -> dict[str, Any]:
         """Its settings by name, as a manifest has them."""
-        return {"certainty": self.certainty, "k_min": self.k_min, "k_max": self.k_max, "words": self.words is not None}
+        words = self.words is not None
+        return {
+            "certainty": self.certainty,
+            "k_min": self.k_min,
+            "k_max": self.k_max,
+            "words": words,
+            "beam": self.beam,
+        }
+
+    def unusual(self) -> dict[str, Any]:
+        """Those that are not the paper's."""
+        usual = PAPER_RULE.recorded()
+        return {name: value for name, value in self.recorded().items() if value != usual[name]}
 
 
 PAPER_RULE = EmitRule()
@@ -74,20 +102,6 @@ class Adaptive:
             raise ValueError(f"adaptive.alpha={self.alpha}: a probability between 0 and 1 (1: no token is so certain)")
         if self.divergence not in DIVERGENCES:
             raise ValueError(f"adaptive.divergence={self.divergence!r}: must be one of {', '.join(DIVERGENCES)}")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def check_whole(setting: str, value: Any) -> None:
-    """Raise `ValueError` for what is no whole number of at least 1."""
-    if not _is_whole(value) or value < 1:
-        raise ValueError(f"{setting}={value!r}: must be a whole number of at least 1")
 
 
 # By system, what its knob must be and whether it is.

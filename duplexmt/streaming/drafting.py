@@ -16,8 +16,9 @@ from ..decoder.cache import REFERENCE, Append, Run
 from ..decoder.heads import TwoHeads
 from ..decoder.layout import SOURCE
 from ..policy.decoding_options import check_knob
-from .policies import Moves, Policy, Requests, divergence, precise
-from .stream import Move, Stream
+from .beam import end_by_beam
+from .policies import Policy, Requests, divergence, precise
+from .stream import Move, Moves, Stream
 
 STEADY = 0.01  # beside a standard deviation of attention weights: two tokens alone would have z = ±1 whatever they are
 
@@ -65,6 +66,10 @@ class Drafting(Policy[Any]):
                 if not stream.source_ended or stream.visible < len(stream.source) - 1:
                     continue
                 yield from stream.take()
+            if stream.ends_by_beam:
+                stream.source_length = len(stream.source)  # as a draft's
+                yield from end_by_beam(stream, whole=True)
+                return
             for token in draft.text[len(stream.written) :]:
                 yield stream.put(token)
             while draft.reason == "end_token" and not stream.over:

@@ -13,19 +13,22 @@ way changes nothing.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from time import perf_counter
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..data.tokenizer import StreamTokens
+from ..decoder.heads import TwoHeads
 from ..decoder.model import DecoderModel
 from ..grid.cache import GridCache
-from ..policy.decoding_options import check_theta
+from ..policy.decoding_options import check_theta, check_whole
 from .events import Event
 from .lengths import check_lengths, longest_source
-from .policies import Policy, Theta
-from .states import DecoderStates, GridStates, States, gathered
+from .policies import Policy, Requests, Theta, precise
+from .states import DecoderStates, GridStates, States
 from .stream import Stream, check_repeats
 
 
@@ -46,6 +49,7 @@ class Engine:
             for as often as the model likes.
         typical_source_length: what the anchor `source_length` takes for the length of a source nobody knows.
         told_length: whether `translate` tells streams the length of their source, which nobody live can know.
+        beam: endings that are weighed once a source has ended (`beam`); 1: the likeliest token is written, as before.
         tokenizer: for the text of what is written and copied; without one, events carry no text.
 
     Attributes:
@@ -69,6 +73,7 @@ class Engine:
         max_repeats: int | None = None,
         typical_source_length: int | None = None,
         told_length: bool = False,
+        beam: int = 1,
         tokenizer: Any = None,
     ) -> None:
         limits: dict[str, int | None] = {"policy.max_target_tokens": max_target_tokens, "max_streams": max_streams}
@@ -79,6 +84,8 @@ class Engine:
         if tokens.copy_tokens and tokenizer is None:
             raise ValueError("this model has copy tokens: give the tokenizer, for the text they stand for")
         check_repeats(max_repeats)
+        check_whole("policy.beam", beam)
+        self.beam = beam
         self.model, self.tokens, self.rows = model, tokens, model.rows
         self.config, self.window = model.causal_lm.config, getattr(model, "window", None)
         self.policy = Theta() if policy is None else policy
@@ -98,7 +105,12 @@ class Engine:
         self.opened = 0
         self.states: States
         if isinstance(model, DecoderModel):
-            self.states = DecoderStates(model, self.policy.lines, alone=max_streams == 1)
+            self.states = DecoderStates(model, self.policy.lines, beam, alone=max_streams == 1)
+        elif beam > 1:
+            raise ValueError(
+                f"policy.beam={beam}: the paper's grid keeps one translation a stream; leave it at 1, or train with "
+                "experiment=past_paper, whose rows can be searched"
+            )
         else:
             self.states = GridStates(model, GridCache(model) if model.cacheable else None)
 
@@ -182,19 +194,31 @@ class Engine:
         """Compute what streams ask for, and tell them."""
         begin = perf_counter()
         asks = [(stream, stream.asks) for stream in streams if stream.asks is not None]
+        found = dict[int, Tensor]()
         if computed := [(stream, append) for stream, append in asks if append.runs]:
-            states, at = self.states(computed), -1
-            for stream, append in computed:
-                at += len(append.wanted)
-                stream.hidden = states, at
+            states = self.states(computed)
+            for (stream, append), own in zip(computed, states.split([len(a.wanted) for _, a in computed]), strict=True):
+                found[stream.name], stream.hidden = own, own[-1:]
                 stream.note(append)
-        if len(computed) < len(asks):  # some of which are known
-            states = gathered([stream.hidden for stream, _ in asks if stream.hidden is not None])
-        answers = self.policy.predict(self.model, asks, states)
+        for searching in (False, True):
+            some = [(stream, append) for stream, append in asks if bool(append.best) == searching]
+            if not some:
+                continue
+            if len(some) < len(found) or len(computed) < len(asks):  # some of which are known
+                states = torch.cat([found.get(stream.name, stream.hidden) for stream, _ in some])
+            predict = self._likeliest if searching else self.policy.predict
+            for (stream, _), answer in zip(some, predict(self.model, some, states), strict=True):
+                stream.asks, stream.answer = None, answer
         seconds = perf_counter() - begin
-        for (stream, _), answer in zip(asks, answers, strict=True):
-            stream.asks, stream.answer = None, answer
+        for stream, _ in asks:
             stream.elapsed += seconds
+
+    def _likeliest(self, model: TwoHeads, requests: Requests, states: Tensor) -> list[Any]:
+        """Of each state that was asked for: log-probabilities of the likeliest next tokens, these, and p(EMIT)."""
+        best = precise(model.text_logits(states)).log_softmax(-1).topk(min(self.beam + 1, self.vocabulary))
+        each = list(zip(*[t.tolist() for t in best], self.policy.p_emit(model, states), strict=True))
+        ends = list(accumulate(len(append.wanted) for _, append in requests))
+        return [each[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
     def leave(self, stream: Stream) -> None:
         """Free what is held for a stream."""

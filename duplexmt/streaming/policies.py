@@ -12,7 +12,7 @@ agreement, hold-n, AlignAtt, and LSG on models of whole sentences draft (`drafti
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -22,10 +22,10 @@ from torch import Tensor
 from ..decoder.cache import REFERENCE, Append
 from ..decoder.heads import TwoHeads
 from ..policy.decoding_options import PAPER_RULE, Adaptive, EmitRule, check_knob
-from .stream import Move, Stream
+from .beam import end_by_beam, likely_next
+from .stream import Moves, Stream
 
 S = TypeVar("S")
-Moves = Generator[Move, Any, None]  # of a stream
 Requests = Sequence[tuple[Stream, Append]]  # what streams ask for
 
 
@@ -61,6 +61,10 @@ class Policy(ABC, Generic[S]):
     def predict(self, model: TwoHeads, requests: Requests, states: Tensor) -> list[Any]:
         """What is to be known of states `[Σ wanted, D]`, for each stream that asked for some."""
 
+    def p_emit(self, model: TwoHeads, states: Tensor) -> Sequence[float | None]:
+        """p(EMIT) of states `[n, D]`, told with what is written; None where the policy knows none."""
+        return [None] * len(states)
+
 
 class Theta(Policy[EmitRule]):
     """Writes where p(EMIT) > θ; once the source has ended, until the end token (`tab:duplex-inference`).
@@ -80,13 +84,16 @@ class Theta(Policy[EmitRule]):
         """A cell of the grid after the other."""
         if stream.visible == stream.prefix:
             yield from stream.take()
-        while True:
+        while not stream.ends_by_beam:
             p_emit, token, forced = yield stream.present()
             while True:
                 may_write = stream.at_source_end or forced or p_emit > stream.theta
                 if may_write and token is None:  # θ has fallen meanwhile
                     p_emit, token, forced = yield stream.present()
-                elif may_write and stream.may_put(token):
+                    continue
+                if may_write and stream.may_have_ended:
+                    token = yield from likely_next(stream, stream.memory.setdefault("endings", {}))
+                if may_write and stream.may_put(token):
                     yield stream.put(token, p_emit)
                     break
                 elif stream.visible < len(stream.source):
@@ -94,6 +101,12 @@ class Theta(Policy[EmitRule]):
                     break
                 else:
                     yield None
+        yield from end_by_beam(stream, whole=True)
+
+    def p_emit(self, model: TwoHeads, states: Tensor) -> list[float]:
+        """As for `predict`, whatever the lag."""
+        found: list[float] = model.decide(states, self.setting.certainty)[0].tolist()
+        return found
 
     def predict(self, model: TwoHeads, requests: Requests, states: Tensor) -> list[tuple[float, int | None, bool]]:
         """p(EMIT), the most probable next token where one may be written (the text head is the larger part), and
@@ -138,13 +151,14 @@ class WaitK(Policy[int | None]):
     def run(self, stream: Stream) -> Moves:
         """Predict, then write or read."""
         yield from self.reach_k(stream)
-        while True:
+        while not stream.ends_by_beam:
             token, certain = yield self.ask(stream)
             if not stream.at_source_end and not (certain and stream.may_put(token)):
                 yield from stream.take()
             else:
                 yield stream.put(token)
                 yield from self.reach_k(stream)
+        yield from end_by_beam(stream, whole=False)
 
     def reach_k(self, stream: Stream) -> Moves:
         """Read until the lag is k (of an adaptive policy k_min), or the source has ended."""

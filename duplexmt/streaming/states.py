@@ -72,13 +72,20 @@ class DecoderStates(States):
 
     Args:
         model: in evaluation mode, on its device.
+        lines: of the cache that a policy takes.
+        beam: endings that are weighed side by side, each in a line of its own.
         alone: whether there is one stream at a time.
+
+    Attributes:
+        first_free_line: of the cache, from which on endings may take lines.
     """
 
-    def __init__(self, model: DecoderModel, lines: int, alone: bool) -> None:
+    def __init__(self, model: DecoderModel, lines: int, beam: int, alone: bool) -> None:
         super().__init__(model)
         self.ahead = AHEAD if model.rows and alone else 0
-        self.cache = DecoderCache(model, lines + self.ahead, heads=model.alignment_heads)
+        self.first_free_line = lines + self.ahead
+        lines = self.first_free_line + (beam if beam > 1 else 0)
+        self.cache = DecoderCache(model, lines, heads=model.alignment_heads)
         head = model.text_head
         pays = model.logit_cap is None and Likeliest.pays(head, free_bytes(model.device))
         self.head = Likeliest(head) if pays else None
@@ -87,7 +94,8 @@ class DecoderStates(States):
 
     def __call__(self, requests: Requests) -> Tensor:
         """Each stream appends what it says, and one that is alone what it may ask for next."""
-        if not self.ahead:
+        if not self.ahead or requests[0][1].best:
+            self.rows = {}  # an ending takes the place of source tokens that they have seen
             return self._append(requests)
         ((stream, _),) = requests
         x, Y = stream.visible, len(stream.target)

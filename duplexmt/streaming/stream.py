@@ -1,6 +1,7 @@
 """One live translation: what has arrived, been read and been written, and what its policy may ask of it and do."""
 
 from collections.abc import Generator, Iterator, Sequence
+from copy import copy
 from time import perf_counter
 from typing import Any
 
@@ -16,7 +17,9 @@ from .events import End, Event, Read, Write
 from .growing_text import GrowingText, token_text
 
 LONGEST_REPEATED_BLOCK = 8
+FINAL_MARKS = frozenset("。！？｡!?.…।؟")  # that a source often ends with
 Move = Event | Append | None  # of a stream: see `policies`
+Moves = Generator[Move, Any, None]
 
 
 class Stream:
@@ -59,9 +62,9 @@ class Stream:
         self.memory: dict[str, Any] = {}
         self.cached = [0, 0]  # source and target tokens whose states are what they are to be
         self.asks: Append | None = None
-        self.hidden: tuple[Tensor, int] | None = None  # the last state that was asked for: states, and which
+        self.hidden: Tensor | None = None  # the last state that was asked for, [1, D]
         self.answer: Any = None
-        self.moves: Generator[Move, Any, None] = engine.policy.run(self)
+        self.moves: Moves = engine.policy.run(self)
 
     @property
     def theta(self) -> float | None:
@@ -167,6 +170,18 @@ class Stream:
         return self.source_ended and self.visible == len(self.source)
 
     @property
+    def ends_by_beam(self) -> bool:
+        """Whether what is left is found by beam search (`beam`)."""
+        return self.at_source_end and self.engine.beam > 1
+
+    @property
+    def may_have_ended(self) -> bool:
+        """Whether endings are weighed (`beam`), as the last token read is a mark that sources end with."""
+        if self.engine.beam == 1 or self.engine.tokenizer is None or self.at_source_end:
+            return False
+        return token_text(self.engine.tokenizer, self.source[self.visible - 1]).strip()[-1:] in FINAL_MARKS
+
+    @property
     def lag(self) -> int:
         """Source tokens read, the end token counted, minus target tokens written."""
         return self.visible - self.prefix - len(self.written)
@@ -253,19 +268,43 @@ class Stream:
 
     def put(self, token: int, emit_probability: float | None = None) -> Event:
         """Write one more target token; or end, where that is the end token or a guard says so."""
-        engine, token = self.engine, self.meant(token)
+        token = self.meant(token)
+        if reason := self.ends_with(token):
+            return self.over_for(reason)
+        delay, text = min(self.visible - self.prefix, self.text_tokens), self.add(token)
+        return Write(self.name, token, delay, emit_probability, self.elapsed, text)
+
+    def ends_with(self, token: int) -> str:
+        """Why the translation ends where this token would be written; "" if it does not."""
+        engine = self.engine
         if token == engine.tokens.end:
-            return self.over_for("end_token")
+            return "end_token"
         if len(self.written) == engine.max_target_tokens:
-            return self.over_for("max_target_tokens")
+            return "max_target_tokens"
         if engine.max_repeats is not None and ends_in_repetition([*self.written, token], engine.max_repeats):
-            return self.over_for("repetition")
+            return "repetition"
+        return ""
+
+    def add(self, token: int) -> str:
+        """Take a token for written; the text that has become certain by it."""
         self.target.append(token)
         self.written.append(token)
         self.reads.append(self.visible)
-        delay = min(self.visible - self.prefix, self.text_tokens)
-        text = self.growing.add(token, self.copied(token)) if self.growing else ""
-        return Write(self.name, token, delay, emit_probability, self.elapsed, text)
+        return self.growing.add(token, self.copied(token)) if self.growing else ""
+
+    def fork(self, written: int | None = None) -> "Stream":
+        """A copy with so many of the tokens written (None: all) that may go on otherwise; it never steps."""
+        other = copy(self)
+        other.written, other.reads = self.written[:written], self.reads[:written]
+        other.target, other.cached = [*self.target[: self.forced], *other.written], [*self.cached]
+        if self.growing is not None:
+            other.growing = copy(self.growing)
+            other.growing.tokens = [*self.growing.tokens]
+            if len(other.written) < len(self.written):
+                other.growing = GrowingText(self.engine.tokenizer)
+                for token in other.written:
+                    other.growing.add(token, self.copied(token))
+        return other
 
     def over_for(self, reason: str) -> End:
         """End, for whatever reason."""
@@ -275,12 +314,16 @@ class Stream:
     def present(self) -> Append:
         """For the state that predicts the next token: what of it is not in the cache."""
         runs, known, Y = self.source_run(self.visible), self.cached[1], len(self.target)
-        if self.engine.rows or not self.written:
-            if known < Y:
-                runs.append(self.target_run(known, Y, self.visible))
-        else:
-            runs += [self.target_run(y, y + 1, self.seen(y)) for y in range(known, Y)]
+        if known < Y:
+            runs += self.target_runs(known, self.engine.rows)
         return Append(runs)
+
+    def target_runs(self, known: int, whole: bool, line: int = TARGET) -> list[Run]:
+        """The target tokens from `known` on, of which all see what is visible (`whole`), or each what it saw."""
+        Y = len(self.target)
+        if whole or not self.written:
+            return [self.target_run(known, Y, self.visible, line=line)]
+        return [self.target_run(y, y + 1, self.seen(y), line=line) for y in range(known, Y)]
 
     def seen(self, y: int) -> int:
         """Source tokens that the state of target token `y` sees, once something is written, in a model without rows:

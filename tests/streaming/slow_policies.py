@@ -206,3 +206,56 @@ def alignatt(model, tokens, text, frames, limit):
         return stand
 
     return drafting(model, tokens, text, limit, safe)
+
+
+def beam_search(log_probs, width, end, room):
+    """The ending of the highest log-probability a token, of each ending's likeliest continuations, step by step.
+
+    Args:
+        log_probs: of the next token, of what was chosen so far.
+        room: tokens that may be written.
+    """
+
+    def mean(ending):
+        return ending[0] / max(1, len(ending[1]))
+
+    going, ended = [(0.0, [])], []
+    while going and len(ended) < width and not (ended and max(map(mean, ended)) >= mean(going[0])):
+        longer = []
+        for score, chosen in going:
+            likeliest = sorted(enumerate(log_probs(chosen).tolist()), key=lambda one: -one[1])[: width + 1]
+            longer += [(score + p, [*chosen, token]) for token, p in likeliest]
+        going = []
+        for score, chosen in sorted(longer, key=lambda one: -one[0])[: 2 * width]:
+            if chosen[-1] == end or len(chosen) > room:
+                ended.append((score, chosen))
+            else:
+                going.append((score, chosen))
+            if len(going) == width:
+                break
+    return max(ended, key=lambda one: (one[1][-1] == end, mean(one)))[1]
+
+
+def ended_by_beam(events, model, tokens, text, width, limit, whole):
+    """What a policy did up to the source's end, and the best ending; `whole`: all of the target sees all of it."""
+    last = max(place for place, event in enumerate(events) if isinstance(event, Read))
+    source, before = [*tokens.source_prefix, *text, tokens.end], len(tokens.source_prefix)
+    if sum(isinstance(event, Read) for event in events) <= len(text):  # it was stopped before
+        return events
+    written, visible, read = [], [], before
+    for event in events[: last + 1]:
+        if isinstance(event, Read):
+            read += 1
+        else:
+            forced = 1 + len(tokens.target_prefix) if not visible else 1
+            visible += [read] * forced
+            written.append(event.token)
+
+    def log_probs(chosen):
+        target = [tokens.seed, *tokens.target_prefix, *written, *chosen]
+        seen = [] if whole else visible
+        return distribution(model, source, target, len(source), [*seen, *[len(source)] * (len(target) - len(seen))])
+
+    chosen = beam_search(log_probs, width, tokens.end, limit - len(written))
+    reason = "end_token" if chosen[-1] == tokens.end else "max_target_tokens"
+    return [*events[: last + 1], *(Write(0, token, len(text), None) for token in chosen[:-1]), End(0, reason)]

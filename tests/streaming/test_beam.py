@@ -1,0 +1,202 @@
+"""Endings found by beam search: against a search without cache or batch, behind the end and behind marks."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from duplexmt.data.tokenizer import token_ids
+from duplexmt.policy.decoding_options import PAPER_RULE, EmitRule
+from duplexmt.streaming.drafting import AlignAtt, Hold, LocalAgreement, WholeLsg
+from duplexmt.streaming.events import End, Read, Write
+from duplexmt.streaming.policies import Confidence, Lsg, WaitK
+from duplexmt.streaming.stream import Stream
+from duplexmt.streaming.systems import build_system
+
+from ..helpers import grid_system, policy_system, tiny_backbone, tiny_grid, tiny_tokenizer, trained
+from . import slow_policies as slow
+from .test_grid_system import OPTIONS, PREFIXED, SOURCES, TOKENS, both_tokens, by_stream, one_by_one, small_talk
+from .test_prefix_systems import BOUNDS, DEFINITIONS, model_of, timeless
+
+ROWS = OPTIONS[-1]  # a grid of exact rows
+MARK = 3  # of the seven words
+LIMIT, WIDTH = 6, 3
+
+
+@torch.no_grad()
+def searched(model, tokens, source, target, limit, length):
+    """The best ending of a target, as if the source had ended here, and p(EMIT) of each token."""
+
+    def state(chosen):
+        return model(torch.tensor([source]), torch.tensor([[*target, *chosen]]), torch.tensor([length]))[0, -1, -1]
+
+    def log_probs(chosen):
+        return model.text_logits(state(chosen)).log_softmax(-1)
+
+    chosen = slow.beam_search(log_probs, WIDTH, tokens.end, limit)
+    return [(token, float(model.emit_logits(state(chosen[:n])).softmax(-1)[1])) for n, token in enumerate(chosen)]
+
+
+@torch.no_grad()
+def grid_by_beam(model, tokens, text, theta, limit, marks=()):
+    """`one_by_one`, but that an ending is searched for at the end, and behind a mark for the tokens written there."""
+    source, x = [*tokens.source_prefix, *text, tokens.end], len(tokens.source_prefix)
+    target, events, forced = [tokens.seed, *tokens.target_prefix], [("read", source[x], None)], 1
+    forced += len(tokens.target_prefix)
+    plan, written_before = None, 0
+    while x < len(source) - 1:
+        hidden = model(torch.tensor([source[: x + 1]]), torch.tensor([target]), torch.tensor([len(source)]))[0, -1, -1]
+        token, p_emit = int(model.text_logits(hidden).argmax()), float(model.emit_logits(hidden).softmax(-1)[1])
+        written = len(target) - forced
+        if p_emit > theta and source[x] in marks:
+            if plan is None:
+                ending = searched(model, tokens, [*source[: x + 1], tokens.end], target, limit - written, len(source))
+                plan, written_before = [*(token for token, _ in ending), tokens.end], written
+            token = plan[written - written_before]
+        if p_emit > theta and token != tokens.end:
+            if written == limit:
+                return [*events, ("end", "max_target_tokens")]
+            target.append(token)
+            events.append(("write", token, x + 1 - len(tokens.source_prefix), p_emit))
+        else:
+            x, plan = x + 1, None
+            events.append(("read", source[x], p_emit))
+    ending = searched(model, tokens, source, target, limit - len(target) + forced, len(source))
+    events += [("write", token, len(text), p_emit) for token, p_emit in ending[:-1]]
+    return [*events, ("end", "end_token" if ending[-1][0] == tokens.end else "max_target_tokens")]
+
+
+def with_marks(monkeypatch):
+    """Have streams without a tokenizer know which of the seven words is a mark."""
+    found = property(lambda own: own.engine.beam > 1 and not own.at_source_end and own.source[own.visible - 1] == MARK)
+    monkeypatch.setattr(Stream, "may_have_ended", found)
+
+
+@pytest.mark.parametrize("marks", [(), (MARK,)])
+@both_tokens
+def test_a_grid_ends_as_a_search_without_cache_does_and_not_as_without_one(tokens, marks, monkeypatch):
+    if marks:
+        with_marks(monkeypatch)
+    told_apart = by_marks = ends = 0
+    for seed in range(3):
+        model = small_talk(seed, **ROWS)
+        for theta in (0.35, 0.6):
+            greedy = [one_by_one(model, tokens, source, theta, LIMIT) for source in SOURCES]
+            plain = [grid_by_beam(model, tokens, source, theta, LIMIT) for source in SOURCES]
+            expected = [grid_by_beam(model, tokens, source, theta, LIMIT, marks) for source in SOURCES]
+            told_apart += [[e[:2] for e in s] for s in greedy] != [[e[:2] for e in s] for s in expected]
+            by_marks += [[e[:2] for e in s] for s in plain] != [[e[:2] for e in s] for s in expected]
+            ends += sum(stream[-1] == ("end", "end_token") for stream in expected)
+            for batch_size in (1, 3):
+                system = grid_system(model, tokens, theta, LIMIT, batch_size, beam=WIDTH)
+                for ours, theirs in zip(by_stream(system.translate(SOURCES), len(SOURCES)), expected, strict=True):
+                    assert [event[:2] for event in ours] == [event[:2] for event in theirs]
+                    assert [e[3] for e in ours if e[0] == "write"] == pytest.approx(
+                        [e[3] for e in theirs if e[0] == "write"]
+                    )
+    assert told_apart > 2
+    assert (by_marks > 2) is bool(marks)
+    assert ends > 12
+
+
+@pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
+@pytest.mark.parametrize(
+    ("policy", "setting"),
+    [(WaitK, 1), (WaitK, 3), (WaitK, None), (Confidence, 0.5), (Lsg, 0.1), (LocalAgreement, 2), (Hold, 2),
+     (AlignAtt, 1), (WholeLsg, 0.1)],
+)  # fmt: skip
+def test_each_policy_ends_as_a_search_without_cache_does(policy, setting, tokens):
+    told_apart, adaptive = 0, [BOUNDS] if policy in (Confidence, Lsg, WholeLsg) else []
+    whole = policy in (LocalAgreement, Hold, AlignAtt, WholeLsg)
+    for seed in range(5):
+        model = model_of(seed)
+        greedy = [DEFINITIONS[policy](model, tokens, source, setting, *adaptive, LIMIT) for source in SOURCES]
+        expected = [
+            slow.ended_by_beam(events, model, tokens, source, WIDTH, LIMIT, whole)
+            for events, source in zip(greedy, SOURCES, strict=True)
+        ]
+        told_apart += greedy != expected
+        for batch_size in (1, 3):
+            system = policy_system(policy, model, tokens, setting, LIMIT, batch_size, *adaptive, beam=WIDTH)
+            events = list(system.translate(SOURCES))
+            assert [timeless(events, index) for index in range(len(SOURCES))] == expected
+    assert told_apart
+
+
+@pytest.mark.parametrize("marks", [False, True])
+def test_a_stream_that_is_left_within_an_ending_goes_on_as_it_would_have(marks, monkeypatch):
+    if marks:
+        with_marks(monkeypatch)
+    cut = 0
+    for seed in range(4):
+        system = grid_system(small_talk(seed, **ROWS), TOKENS, 0.4, LIMIT, beam=WIDTH)
+        for source in SOURCES:
+
+            def stream(source=source, system=system):
+                opened = system.open(source_length=len(source))
+                opened.read(source)
+                opened.end()
+                return opened
+
+            whole = [replace(event, elapsed=0.0, stream=0) for event in stream().write()]
+            for left in range(1, len(whole)):
+                before, after = whole[:left], whole[left:]
+                read = sum(isinstance(event, Read) for event in before)
+                written = [event.token for event in before if isinstance(event, Write)]
+                reads = [
+                    sum(isinstance(other, Read) for other in before[:place])
+                    for place, event in enumerate(before)
+                    if isinstance(event, Write)
+                ]
+                again = stream()
+                again.go_on(read, written, reads)
+                found = [replace(event, elapsed=0.0, stream=0) for event in again.write()]
+                calls = {"calls": 0}
+                assert [replace(e, **calls) if isinstance(e, End) else e for e in found] == [
+                    replace(e, **calls) if isinstance(e, End) else e for e in after
+                ]
+                cut += isinstance(after[0], Write) and not any(isinstance(event, Read) for event in after)
+    assert cut > 10, "within endings"
+
+
+def test_nothing_is_written_behind_a_mark_but_where_p_emit_is_above_theta(monkeypatch):
+    with_marks(monkeypatch)
+    system = grid_system(small_talk(0, **ROWS), TOKENS, 1.0, LIMIT, beam=WIDTH)
+    for events in by_stream(system.translate(SOURCES), len(SOURCES)):
+        kinds = [event[0] for event in events]
+        assert "write" not in kinds[: len(kinds) - kinds[::-1].index("read")]
+
+
+def test_marks_are_told_by_the_text_of_tokens():
+    tokenizer = tiny_tokenizer()
+    model = tiny_grid(tiny_backbone(vocab_size=len(tokenizer)), **ROWS)
+    for text, mark in (("I read.", True), ("I read", False)):
+        ids = token_ids(tokenizer, [text])[0]
+        for beam in (1, 2):
+            stream = grid_system(model, TOKENS, 0.5, 8, beam=beam, tokenizer=tokenizer).open(source_length=len(ids))
+            stream.read(ids)
+            stream.visible = len(stream.source)
+            assert stream.may_have_ended is (mark and beam == 2)
+
+
+def test_a_rule_says_how_many_endings_and_the_papers_grid_knows_but_one():
+    assert (
+        build_system(trained(small_talk(0, **ROWS), TOKENS, EmitRule(beam=2)), "grid", 0.5, max_target_tokens=4).beam
+        == 2
+    )
+    with pytest.raises(ValueError, match=r"policy\.beam=4: the paper's grid keeps one .* experiment=past_paper"):
+        build_system(trained(small_talk(0), TOKENS, EmitRule(beam=4)), "grid", 0.5, max_target_tokens=4)
+    for bad in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match=rf"policy\.beam={bad}: must be a whole number of at least 1"):
+            EmitRule(beam=bad)
+    assert PAPER_RULE.beam == 1
+    assert EmitRule(beam=4).unusual() == {"beam": 4}
+
+
+def test_one_ending_is_the_greedy_one():
+    model = small_talk(2, **ROWS)
+    plain, one = (
+        by_stream(grid_system(model, TOKENS, 0.5, LIMIT, **beam).translate(SOURCES), len(SOURCES))
+        for beam in ({}, {"beam": 1})
+    )
+    assert plain == one
