@@ -33,7 +33,8 @@ Made by `python docs/settings.py` from the schema (`duplexmt/config.py`, which h
 values of `conf/`; a test checks that it is up to date. Give settings as `name=value` behind a command. A misspelt name
 or a forbidden value is refused before anything is written. `--help` lists what a command has after your settings. A
 group that several commands have stands under the first of them: `adaptive` is evaluate.py's, translate.py's and
-serve.py's.
+serve.py's. The values of train.py are those with `data=pairs`; without it the built-in corpus and sizes of
+`conf/data/builtin.yaml` hold.
 """
 
 

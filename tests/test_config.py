@@ -510,7 +510,7 @@ def test_a_value_that_breaks_its_rule_is_refused_with_value_and_rule(entry_point
         ("at least 0", "train policy.lam=-0.1 policy.lam=nan policy.lam=inf policy.certainty=-1 policy.certainty=inf"),
         ("at least 0", "evaluate policy.k_min=-1 policy.k_max=-1 policy.certainty=nan"),
         ("at least 2", "train training.rows=1 training.rows=0 training.rows=-3"),
-        ("at least 1", "evaluate policy.max_target_tokens=0 limit=0 quality.batch_size=0"),
+        ("at least 1", "evaluate policy.max_target_tokens=0 policy.beam=0 limit=0 quality.batch_size=0"),
         ("at least 0", "train probes.count=-1 training.seed=-1 training.warmup_steps=-5"),
         ("at least 0", "train trainer.gradient_clip_val=-1"),
         ("above 0", "train training.learning_rate=0.0 training.emit_learning_rate=inf"),

@@ -88,7 +88,7 @@ class Adaptive:
     """
 
     k_min: int  # confidence and LSG: a smaller lag reads
-    k_max: int  # a larger one writes
+    k_max: int  # from this lag on it writes
     alpha: float  # LSG: a next token of a larger probability is written; 1: none is
     divergence: str  # LSG: paper, KL(now ‖ wait-1), or code, KL(wait-1 ‖ now)
 

@@ -205,7 +205,8 @@ class Engine:
             if not some:
                 continue
             if len(some) < len(found) or len(computed) < len(asks):  # some of which are known
-                states = torch.cat([found.get(stream.name, stream.hidden) for stream, _ in some])
+                each = (found.get(stream.name, stream.hidden) for stream, _ in some)
+                states = torch.cat([own for own in each if own is not None])
             predict = self._likeliest if searching else self.policy.predict
             for (stream, _), answer in zip(some, predict(self.model, some, states), strict=True):
                 stream.asks, stream.answer = None, answer

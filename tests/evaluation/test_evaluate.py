@@ -140,6 +140,15 @@ def test_a_rule_is_given_to_an_evaluation_and_found_recorded_with_the_theta_it_b
     assert [point.options[knob] for point in found.points.values()] == [recorded]
 
 
+def test_any_system_ends_by_as_many_endings_as_asked_for_and_the_papers_grid_refuses_more_than_one(models, tmp_path):
+    vocabulary = len(tiny_tokenizer())
+    save(models, "wait", tiny_prefix(3, vocab_size=vocabulary, max_position_embeddings=1024))
+    found = decode(tmp_path / "ended", [models / "wait"], "k=[2]", "policy.beam=3")
+    assert [(point.system, point.options["beam"]) for point in found.points.values()] == [("waitk", 3)]
+    with pytest.raises(ValueError, match=r"policy\.beam=3: the paper's grid keeps one translation a stream"):
+        decode(tmp_path / "grid", [models / "grid"], "policy.theta=0.3", "policy.beam=3")
+
+
 def test_an_evaluation_whose_models_were_moved_goes_on_with_them_where_they_are(models, tmp_path):
     run = tmp_path / "run"
     decode(run, [models / "grid"], "policy.theta=[0.3,0.6]")
