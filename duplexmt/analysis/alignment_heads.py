@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..common.command import command_parser, one_line_errors
-from ..corpus.prepared import corpus_settings, prepare_corpus
+from ..corpus.prepared import UNMADE, corpus_settings, prepare_corpus
 from ..data.copying import target_ids
 from ..data.tokenizer import StreamTokens
 from ..decoder.cache import TARGET, Append, DecoderCache, Run
@@ -116,7 +116,7 @@ def main() -> None:
         loaded = load_model_folder(folder, choose_device("auto"))
         if not isinstance(loaded.model, DecoderModel) or loaded.model.rows:
             raise ValueError(f"{arguments.model_folder} holds a grid: AlignAtt is for wait-k and offline models")
-        settings = corpus_settings(loaded.info["data"]) | {"tokenizer": loaded.tokenizer}
+        settings = corpus_settings(loaded.info["data"]) | UNMADE | {"tokenizer": loaded.tokenizer}
         pairs = prepare_corpus(**settings).splits["train"][: arguments.pairs]
         sources = loaded.sources.ids([pair.source for pair in pairs])
         both = [pair.target for pair in pairs], [pair.source for pair in pairs]
