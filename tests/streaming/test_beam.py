@@ -78,25 +78,24 @@ def test_a_grid_ends_as_a_search_without_cache_does_and_not_as_without_one(token
     if marks:
         with_marks(monkeypatch)
     told_apart = by_marks = ends = 0
-    for seed in range(3):
+    for seed, theta in ((0, 0.35), (1, 0.6), (2, 0.35)):
         model = small_talk(seed, **ROWS)
-        for theta in (0.35, 0.6):
-            greedy = [one_by_one(model, tokens, source, theta, LIMIT) for source in SOURCES]
-            plain = [grid_by_beam(model, tokens, source, theta, LIMIT) for source in SOURCES]
-            expected = [grid_by_beam(model, tokens, source, theta, LIMIT, marks) for source in SOURCES]
-            told_apart += [[e[:2] for e in s] for s in greedy] != [[e[:2] for e in s] for s in expected]
-            by_marks += [[e[:2] for e in s] for s in plain] != [[e[:2] for e in s] for s in expected]
-            ends += sum(stream[-1] == ("end", "end_token") for stream in expected)
-            for batch_size in (1, 3):
-                system = grid_system(model, tokens, theta, LIMIT, batch_size, beam=WIDTH)
-                for ours, theirs in zip(by_stream(system.translate(SOURCES), len(SOURCES)), expected, strict=True):
-                    assert [event[:2] for event in ours] == [event[:2] for event in theirs]
-                    assert [e[3] for e in ours if e[0] == "write"] == pytest.approx(
-                        [e[3] for e in theirs if e[0] == "write"]
-                    )
-    assert told_apart > 2
-    assert (by_marks > 1) is bool(marks)
-    assert ends > 12
+        greedy = [one_by_one(model, tokens, source, theta, LIMIT) for source in SOURCES]
+        plain = [grid_by_beam(model, tokens, source, theta, LIMIT) for source in SOURCES]
+        expected = [grid_by_beam(model, tokens, source, theta, LIMIT, marks) for source in SOURCES]
+        told_apart += [[e[:2] for e in s] for s in greedy] != [[e[:2] for e in s] for s in expected]
+        by_marks += [[e[:2] for e in s] for s in plain] != [[e[:2] for e in s] for s in expected]
+        ends += sum(stream[-1] == ("end", "end_token") for stream in expected)
+        for batch_size in (1, 3):
+            system = grid_system(model, tokens, theta, LIMIT, batch_size, beam=WIDTH)
+            for ours, theirs in zip(by_stream(system.translate(SOURCES), len(SOURCES)), expected, strict=True):
+                assert [event[:2] for event in ours] == [event[:2] for event in theirs]
+                assert [e[3] for e in ours if e[0] == "write"] == pytest.approx(
+                    [e[3] for e in theirs if e[0] == "write"]
+                )
+    assert told_apart > 1
+    assert (by_marks > 0) is bool(marks)
+    assert ends > 5
 
 
 @pytest.mark.parametrize("tokens", [TOKENS, PREFIXED], ids=["plain", "prefixed"])
@@ -109,6 +108,8 @@ def test_each_policy_ends_as_a_search_without_cache_does(policy, setting, tokens
     told_apart, adaptive = 0, [BOUNDS] if policy in (Confidence, Lsg, WholeLsg) else []
     whole = policy in (LocalAgreement, Hold, AlignAtt, WholeLsg)
     for seed in range(5):
+        if seed > 1 and told_apart:
+            break
         model = model_of(seed)
         greedy = [DEFINITIONS[policy](model, tokens, source, setting, *adaptive, LIMIT) for source in SOURCES]
         expected = [
