@@ -11,7 +11,7 @@ from duplexmt.evaluation.decoding import Decoding
 from duplexmt.evaluation.points import point_of
 from duplexmt.evaluation.scores import name_points
 from duplexmt.model_folder.manifest import read_manifest, write_manifest
-from duplexmt.policy.decoding_options import TARGET_TOKENS
+from duplexmt.policy.decoding_options import PAPER_RULE, TARGET_TOKENS
 from duplexmt.translator.translator import ADAPTIVE
 
 from ..helpers import tiny_prefix, tiny_tokenizer
@@ -104,7 +104,8 @@ def test_hypotheses_by_other_heads_are_stale(models, tmp_path):
 def test_alignatt_with_and_without_alignment_heads_can_be_shown_together(models):
     def point_with(heads):
         info = read_manifest(models / "offline") | {"alignment_heads": heads}
-        loaded = SimpleNamespace(info=info, model=SimpleNamespace(system="offline", anchor=0, k=None))
+        model = SimpleNamespace(system="offline", anchor=0, k=None)
+        loaded = SimpleNamespace(info=info, model=model, rule=PAPER_RULE)
         how = {"max_target_tokens": TARGET_TOKENS, "adaptive": ADAPTIVE}
         return point_of(TEST, loaded, models / "offline", "alignatt", 1, **how)
 
