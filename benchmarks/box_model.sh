@@ -43,7 +43,7 @@ de-en)
     ;;
 *) die "which model? benchmarks/box_model.sh zh-en, or de-en" ;;
 esac
-beam=4
+beam=4 # endings weighed; for German not measured
 [[ $model == zh-en ]] || beam=1
 evaluate theta "model_folder=$(of $last)" "target_al=${AL:-3}" "limit=${LIMIT:-500}" "policy.beam=$beam"
 [[ -e $OUT/packed/duplexmt.json ]] || run -m duplexmt.model_folder.pack "$OUT/$last/model" "$OUT/packed"

@@ -24,7 +24,7 @@ from ..data.tokenizer import StreamTokens
 from ..decoder.heads import TwoHeads
 from ..decoder.model import DecoderModel
 from ..grid.cache import GridCache
-from ..policy.decoding_options import check_theta, check_whole
+from ..policy.decoding_options import check_theta
 from .events import Event
 from .lengths import check_lengths, longest_source
 from .policies import Policy, Requests, Theta, precise
@@ -49,7 +49,7 @@ class Engine:
             for as often as the model likes.
         typical_source_length: what the anchor `source_length` takes for the length of a source nobody knows.
         told_length: whether `translate` tells streams the length of their source, which nobody live can know.
-        beam: endings that are weighed once a source has ended (`beam`); 1: the likeliest token is written, as before.
+        beam: endings that are weighed once a source has ended (`beam`); 1: the likeliest token is written there, too.
         tokenizer: for the text of what is written and copied; without one, events carry no text.
 
     Attributes:
@@ -84,7 +84,6 @@ class Engine:
         if tokens.copy_tokens and tokenizer is None:
             raise ValueError("this model has copy tokens: give the tokenizer, for the text they stand for")
         check_repeats(max_repeats)
-        check_whole("policy.beam", beam)
         self.beam = beam
         self.model, self.tokens, self.rows = model, tokens, model.rows
         self.config, self.window = model.causal_lm.config, getattr(model, "window", None)
