@@ -1,7 +1,7 @@
 """Scores of test sentences apart by how like they are to what a model was trained on: `likeness.json`, `relatives`."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,9 @@ from data_prep.relatives import RELATED
 
 from ..common.files import write_whole
 from ..corpus.overlap import LEAST
+from ..metrics.latency import mean_of_known
+from ..metrics.quality import Statistics
 from .scores import Scores
-from .translation import Record
 
 LIKENESS = "likeness.json"
 BANDS = {  # name of each: whether a likeness is in it
@@ -48,22 +49,23 @@ def write_likeness(folder: Path, model_folder: Path, likeness: Sequence[float] |
 
 
 def scored_apart(
-    records: Sequence[Record], likeness: Sequence[float] | None, scored: Callable[[list[Record]], Mapping[str, Any]]
-) -> dict[str, Any]:
+    likeness: Sequence[float] | None, bleu: Statistics, lags: Sequence[float | None]
+) -> dict[str, float | None]:
     """What is measured of the sentences in each band, by column, such as `BLEU < 0.5`; None where nothing is known.
 
     Args:
-        records: in the order of the test set.
         likeness: of each sentence to the model's training pairs; None where that is not known.
-        scored: the columns of some records.
+        bleu, lags: the statistics of all sentences, and the AL of each.
     """
-    columns: dict[str, Any] = {}
+    columns: dict[str, float | None] = {}
     for band, inside in BANDS.items():
-        chosen = [record for record, value in zip(records, likeness or [], strict=False) if inside(value)]
-        found = scored(chosen) if chosen else {}
-        columns |= {f"{name} {band}": found.get(name) for name in MEASURED}
-        if likeness is not None:
-            columns[f"sentences {band}"] = len(chosen)
+        chosen = [index for index, value in enumerate(likeness or []) if inside(value)]
+        measured = (
+            None if likeness is None else len(chosen),
+            Statistics(bleu.metric, bleu.table[chosen]).score() if chosen else None,
+            mean_of_known([lags[index] for index in chosen]),
+        )
+        columns |= {f"{name} {band}": value for name, value in zip(MEASURED, measured, strict=True)}
     return columns
 
 

@@ -113,18 +113,23 @@ def write_results(
     languages = test["source_language"], test["target_language"]
     aligned, *told = aligned_rates(records, *languages, alignment, environment, data_of_models(points.values()))
     notes, troubles = notes + told[0], troubles + told[1]
-    how: dict[str, Any] = {"source_rate": source_rate, "resamples": resamples}
-    scores = [
-        score(records[key], *languages, point=point, neural=neural[key], aligned=aligned[key], **how)
-        for key, point in points.items()
-    ]
     likeness: dict[str, list[float] | None] = {}
     for folder in folders:
         for model, values in read_likeness(folder, test["sentences"]).items():
             likeness[model] = values or likeness.get(model)
-    for entry in scores:
-        known = records[entry.point.digest], likeness.get(entry.point.model_folder)
-        entry.row |= scored_apart(*known, lambda chosen: score(chosen, *languages, source_rate=source_rate).row)
+    how: dict[str, Any] = {"source_rate": source_rate, "resamples": resamples}
+    scores = [
+        score(
+            records[key],
+            *languages,
+            point=point,
+            neural=neural[key],
+            aligned=aligned[key],
+            likeness=likeness.get(point.model_folder),
+            **how,
+        )
+        for key, point in points.items()
+    ]
     if over_seeds:
         scores = mean_over_seeds(scores)
     give_names(scores, evaluations)
@@ -156,6 +161,7 @@ def score(
     source_rate: float,
     neural: Mapping[str, Sequence[float]] | None = None,
     aligned: Mapping[str, float | None] | None = None,
+    likeness: Sequence[float] | None = None,
     resamples: int = 0,
     point: Point | None = None,
 ) -> Scores:
@@ -166,6 +172,7 @@ def score(
         source_rate: characters (or words) of the source a second, for computation-aware latency.
         neural: scores by sentence, 0..100, of metrics from another environment.
         aligned: AR and HR, where an aligner was asked (`aligned.aligned_rates`).
+        likeness: of each sentence to the model's training pairs, where that is known (`alike.scored_apart`).
         resamples: of the bootstrap; 0 for none.
 
     Returns:
@@ -199,6 +206,7 @@ def score(
         "cut off": sum(record["stopped"] != "end_token" for record in records),
         "calls": calls_a_token(records),
         "sentences": len(records),
+        **scored_apart(likeness, statistics["BLEU"], tokens["AL"]),
     }
     samples = {}
     if resamples and len(records) > 1:  # one sentence alone says nothing of the spread

@@ -256,9 +256,10 @@ def test_sentences_with_and_without_relatives_in_training_are_scored_apart(model
     assert [row["setting"] for row in shown] == ["θ=0.2", "θ=0.8"]
     for row, key in zip(shown, sorted(found.points, key=lambda key: found.points[key].setting), strict=True):
         assert [row[f"sentences{band}"] for band in ("", *(f" {name}" for name in BANDS))] == [4, 3, 2, 1, 1]
-        new = [record for record, value in zip(found.sorted(key), known, strict=True) if value < 0.5]
-        apart = score(new, "zh", "en", source_rate=4.0).row
-        assert (row["BLEU < 0.5"], row["AL < 0.5"]) == (apart["BLEU"], apart["AL"])
+        for band, inside in BANDS.items():
+            chosen = [record for record, value in zip(found.sorted(key), known, strict=True) if inside(value)]
+            apart = score(chosen, "zh", "en", source_rate=4.0).row
+            assert (row[f"BLEU {band}"], row[f"AL {band}"]) == (apart["BLEU"], apart["AL"]), "of these alone"
     with caplog.at_level("INFO"):
         decode(tmp_path / "out", [models / "grid"], *given)
     assert not [record for record in caplog.records if "looking for test sentences" in record.getMessage()]
