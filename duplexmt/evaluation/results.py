@@ -4,6 +4,7 @@ Latency is in model tokens, as in the paper; columns marked `c/w` are in the fie
 for Chinese → English; the languages decide).
 """
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,6 +40,7 @@ from .scores import QUALITY, Scores, in_order, name_points
 from .seeds import mean_over_seeds
 from .translation import Record
 
+log = logging.getLogger("evaluate")
 NEURAL = ("COMET", "BLEURT")
 ALIGNED = ("AR", "HR")  # where an aligner was asked
 COLUMNS = (  # of the main table, after quality
@@ -105,6 +107,7 @@ def write_results(
     test = evaluations[0].test
     points = {point.digest: point for evaluation in evaluations for point in evaluation.points.values()}
     records = {key: evaluation.sorted(key) for evaluation in evaluations for key in evaluation.points}
+    log.info("scoring %s translations", f"{sum(map(len, records.values())):,}")
 
     kept = [into / "scores", *(folder / "scores" for folder in folders)]
     neural, notes, troubles = scored_by_networks(

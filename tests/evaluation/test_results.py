@@ -30,9 +30,11 @@ def verdicts(folder):
     return {row["claim"]: row["holds"] for row in rows_of(folder, "claims")}
 
 
-def test_one_evaluation_becomes_tables_in_four_forms_comparisons_and_a_figure(tmp_path, figure):
+def test_one_evaluation_becomes_tables_in_four_forms_comparisons_and_a_figure(tmp_path, figure, caplog):
     evaluated(tmp_path, POINTS)
-    scores, shown, troubles = write_results([tmp_path], tmp_path, **OPTIONS)
+    with caplog.at_level(logging.INFO):
+        scores, shown, troubles = write_results([tmp_path], tmp_path, **OPTIONS)
+    assert "scoring 18 translations" in caplog.messages, "which may take a while"
     assert troubles == []
     assert [(entry.system, entry.setting) for entry in scores] == [
         ("offline", "—"), ("grid", "θ=0.5"), ("grid", "θ=0.9")
