@@ -15,7 +15,7 @@ from .corpus_settings import CorpusSettings
 from .training_pairs import nothing_left, to_train_on, unshared
 
 
-def file_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]:
+def file_pairs(asked: CorpusSettings, report: Report, train: bool = True) -> dict[str, list[Pair]]:
     """Cleaned pairs without exact duplicates, by split; no text of one is in another, and no training pair a relative.
 
     "test" and "validation" are in the order of their files, or of their ranks; "train" is in a random order.
@@ -24,6 +24,7 @@ def file_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]:
         asked: `path` or `train_path` leads to the pairs to train on. `validation_path` and `test_path` are taken whole;
             without them as many pairs as `validation_size` and `test_size` say are cut from those to train on.
         report: of what was read and left out.
+        train: without it there is no "train"; the other splits are the same.
 
     Raises:
         FileNotFoundError, ValueError: no path, or one that leads nowhere; an unknown language code, a negative size,
@@ -78,8 +79,9 @@ def file_pairs(asked: CorpusSettings, report: Report) -> dict[str, list[Pair]]:
     for name, found in hold_out(by_rank({"train": pairs}, asked.seed), sizes, held, asked.seed).items():
         splits[name] = [each.pair for each in found]
         held.add(splits[name])
-    near = () if asked.train_on_relatives else chain(splits["test"], splits["validation"])
-    splits["train"] = to_train_on(
-        [("train", pairs)], {"shares_held_out": held}, report, Relatives(near, rules.languages), asked.seed
-    )
-    return {name: splits[name] for name in ("train", "validation", "test")}
+    if train:
+        near = () if asked.train_on_relatives else chain(splits["test"], splits["validation"])
+        splits["train"] = to_train_on(
+            [("train", pairs)], {"shares_held_out": held}, report, Relatives(near, rules.languages), asked.seed
+        )
+    return {name: splits[name] for name in ("train", "validation", "test") if name in splits}

@@ -38,7 +38,9 @@ _NAME = re.compile(r"(?P<name>[^.]+)\.(?:.*\.)?tsv(?:\.gz|\.xz|\.zst)?", re.IGNO
 _COPIED = 0.5  # share of a test file's sources that no corpus holds by chance
 
 
-def folder_pairs(asked: CorpusSettings, report: Report) -> tuple[dict[str, list[Pair]], list[Pair]]:
+def folder_pairs(
+    asked: CorpusSettings, report: Report, train: bool = True
+) -> tuple[dict[str, list[Pair]], list[Pair]]:
     """Clean pairs by split: "test" and "validation" in the order of their ranks, "train" in a random order; and the
     pairs of test files.
 
@@ -48,6 +50,8 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> tuple[dict[str, list[
             files, such as `test-*`, or held-out pairs of another corpus with which one side is shared;
             `validation_size` and `test_size` count the pairs from each file in `held_out`.
         report: what was left out, by file and reason.
+        train: without it there is no "train", and no files are read but those in `held_out` and the test files; the
+            other splits are the same.
 
     Raises:
         FileNotFoundError, ValueError: no such folder, a name or pattern that fits no file, a test file among those to
@@ -68,6 +72,8 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> tuple[dict[str, list[
             f"data.source_field={asked.source_field}, data.target_field={asked.target_field}: files of a folder have "
             "two columns, so these must be 0 and 1"
         )
+    if not train:
+        files = {name: files[name] for name in held_out}
     columns = int(asked.source_field), int(asked.target_field)
     sources = {
         name: Source("tsv", [escape(file.name)], *columns, columns=2, context_separator=asked.separator)
@@ -106,6 +112,8 @@ def folder_pairs(asked: CorpusSettings, report: Report) -> tuple[dict[str, list[
     splits = {name: [each.pair for each in found] for name, found in held.items()}
     for name, pairs in splits.items():
         report.add(name, "held_out", len(pairs))
+    if not train:
+        return splits, tested
     corpus, duplicates = without_duplicates(blocks, plan.cleaning.duplicates, asked.seed)
     report.merge(duplicates)
     known = {"shares_test_file": forbidden, "shares_held_out": Texts(chain.from_iterable(splits.values()))}

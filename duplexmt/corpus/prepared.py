@@ -73,20 +73,25 @@ def corpus_settings(data: Mapping[str, Any]) -> dict[str, Any]:
     return {entry.name: data[entry.name] for entry in fields(CorpusSettings) if entry.name in data}
 
 
-def prepare_corpus(**settings: Any) -> PreparedCorpus:
+def prepare_corpus(train: bool = True, **settings: Any) -> PreparedCorpus:
     """Read, clean, split, tokenise and filter a corpus, of the fields of `CorpusSettings`.
 
     It is deterministic, so that every process can do it for itself.
+
+    Args:
+        train: without it only what is held out, in a fraction of the time: there is no split "train", and the others
+            are the same. A tokenizer must be given, as there is nothing to train one on.
 
     Raises:
         ValueError: for a corpus with nothing left, or settings that do not fit it.
     """
     asked = CorpusSettings(**settings)
+    assert train or asked.tokenizer is not None
     try:
-        corpus = KINDS[asked.corpus](asked)
-        if asked.copies:
+        corpus = KINDS[asked.corpus](asked, train)
+        if train and asked.copies:
             add_copies(asked, corpus)
-        if asked.joined_tokens is not None:
+        if train and asked.joined_tokens is not None:
             add_joined(asked, corpus, asked.joined_tokens)
         return corpus
     except ValueError as error:
@@ -118,7 +123,7 @@ def add_joined(asked: CorpusSettings, corpus: PreparedCorpus, most: int) -> None
     add_made(asked, corpus, "joined", pairs)
 
 
-def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:
+def prepare_builtin(asked: CorpusSettings, train: bool) -> PreparedCorpus:
     """The built-in pairs.
 
     Raises:
@@ -126,35 +131,41 @@ def prepare_builtin(asked: CorpusSettings) -> PreparedCorpus:
     """
     if asked.train_size is None:
         raise ValueError("data.train_size=null: say how many of the built-in pairs, such as 38000")
-    made = builtin_corpus(asked.train_size, asked.validation_size, asked.test_size, asked.seed)
+    made = builtin_corpus(asked.train_size if train else 0, asked.validation_size, asked.test_size, asked.seed)
     parts = {name: [Pair(pair.source, pair.target) for pair in pairs] for name, pairs in made.items()}
     # The corpus knows its words: merges across them would hide most of its few words in many tokens.
     tokenizer, report = tokenizer_for(asked, parts["train"], [pair.source_words for pair in made["train"]]), Report()
+    if not train:
+        del parts["train"]
     parts = fitting(asked, parts, tokenizer, report)
     return PreparedCorpus(parts, tokenizer, report, asked.segmentation, CASE_STUDY)
 
 
-def prepare_pairs(asked: CorpusSettings) -> PreparedCorpus:
+def prepare_pairs(asked: CorpusSettings, train: bool) -> PreparedCorpus:
     """A file of pairs, or one for each split, see `file_pairs`; a folder of corpora, see `folder_pairs`."""
     report = Report()
-    splits, excluded = (file_pairs(asked, report), []) if asked.corpus == "pairs" else folder_pairs(asked, report)
-    log.info("counting tokens of %s training pairs", f"{len(splits['train']):,}")
-    tokenizer = tokenizer_for(asked, splits["train"][:BPE_PAIRS])
-    trained = {name: splits[name] for name in ("train", "validation")}  # test pairs are what they are
-    splits = splits | fitting(asked, trained, tokenizer, report, asked.train_size)
+    if asked.corpus == "pairs":
+        splits, excluded = file_pairs(asked, report, train), list[Pair]()
+    else:
+        splits, excluded = folder_pairs(asked, report, train)
+    if train:
+        log.info("counting tokens of %s training pairs", f"{len(splits['train']):,}")
+    tokenizer = tokenizer_for(asked, splits.get("train", [])[:BPE_PAIRS])
+    filtered = ("train", "validation") if train else ("validation",)  # test pairs are what they are
+    splits = splits | fitting(asked, {name: splits[name] for name in filtered}, tokenizer, report, asked.train_size)
     return PreparedCorpus(splits, tokenizer, report, asked.segmentation, excluded=excluded)
 
 
-def prepare_raw(asked: CorpusSettings) -> PreparedCorpus:
+def prepare_raw(asked: CorpusSettings, train: bool) -> PreparedCorpus:
     """Raw files that `data_prep` prepares, see `prepared_corpus`."""
-    splits, report = prepared_corpus(asked)
+    splits, report = prepared_corpus(asked, train)
     tokenizer = tokenizer_for(asked, [])
     if asked.segmentation != "tokens":  # they were drawn by their length in tokens
         splits = fitting(asked, splits, tokenizer, report)
     return PreparedCorpus(splits, tokenizer, report, asked.segmentation)
 
 
-KINDS: dict[str, Callable[[CorpusSettings], PreparedCorpus]] = {
+KINDS: dict[str, Callable[[CorpusSettings, bool], PreparedCorpus]] = {
     "builtin": prepare_builtin,
     "pairs": prepare_pairs,
     "pairs_folder": prepare_pairs,

@@ -14,7 +14,7 @@ from ..common.pair import Pair
 from .corpus_settings import CorpusSettings
 
 
-def prepared_corpus(asked: CorpusSettings) -> tuple[dict[str, list[Pair]], Report]:
+def prepared_corpus(asked: CorpusSettings, train: bool = True) -> tuple[dict[str, list[Pair]], Report]:
     """The splits of a corpus of `data_prep`, prepared now if they are not yet, and what was left out.
 
     The first process of a machine prepares them, the others wait and read; where several machines share a disk, one of
@@ -24,6 +24,7 @@ def prepared_corpus(asked: CorpusSettings) -> tuple[dict[str, list[Pair]], Repor
         asked: `corpus` is a file of data_prep/conf/corpus, `root` the folder of its raw files, `prepared` that of what
             is made of them (None for `root`/prepared), `sources` those to use (None for all). A loaded `tokenizer`
             takes what is there, whichever tokenizer it was made with.
+        train: without it "train" is not read.
 
     Raises:
         FileNotFoundError, ValueError: those of `data_prep.prepare`; nothing is prepared, and no tokenizer named.
@@ -62,4 +63,5 @@ def prepared_corpus(asked: CorpusSettings) -> tuple[dict[str, list[Pair]], Repor
         report.add(source, "kept", counts["lines"]["kept"])
     for reason, count in (manifest["duplicates"] | manifest["sampling"]).items():
         report.add("sampling", reason, count)
-    return {split: read_split(plan.output, split) for split in ("train", "validation", "test")}, report
+    splits = ("train", "validation", "test") if train else ("validation", "test")
+    return {split: read_split(plan.output, split) for split in splits}, report

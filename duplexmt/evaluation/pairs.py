@@ -9,7 +9,7 @@ from ..common.files import check_there
 from ..common.pair import Pair
 from ..common.streams import chunks, text
 from ..corpus.evaluation_files import read_evaluation_file, simplifies_sources
-from ..corpus.prepared import UNMADE, corpus_settings, prepare_corpus
+from ..corpus.prepared import corpus_settings, prepare_corpus
 from ..model_folder.artifact import ModelFolder, corpus_name
 from .decoding import TestSet
 
@@ -51,7 +51,7 @@ def read_test_pairs(
         held_out_from = corpus_settings(data)
         if separator is not None:
             held_out_from |= {name: contexts[0][name] for name in ("context_tokens", "context_separator")}
-        pairs = prepare_corpus(**held_out_from | UNMADE | {"tokenizer": loaded.tokenizer}).splits[split]
+        pairs = prepare_corpus(train=False, **held_out_from | {"tokenizer": loaded.tokenizer}).splits[split]
         name = f"{corpus_name(data)}, {split} split"
     references = further_references([pair.target for pair in pairs], further)[:limit]
     sources, befores = [pair.source for pair in pairs][:limit], [pair.before for pair in pairs][:limit]

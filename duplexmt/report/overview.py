@@ -225,14 +225,14 @@ def held_out(loaded: ModelFolder, pairs: Path | None, notes: list[str]) -> tuple
     Raises:
         ValueError: for a file without pairs.
     """
-    from ..corpus.prepared import UNMADE, corpus_settings, prepare_corpus
+    from ..corpus.prepared import corpus_settings, prepare_corpus
     from ..evaluation.pairs import pairs_for
 
     data = loaded.info["data"]
     if pairs is not None:
         return pairs_for(loaded, str(pairs))[:HELD_OUT], pairs.name
     try:
-        splits = prepare_corpus(**corpus_settings(data) | UNMADE | {"tokenizer": loaded.tokenizer}).splits
+        splits = prepare_corpus(train=False, **corpus_settings(data) | {"tokenizer": loaded.tokenizer}).splits
     except (ValueError, OSError, TypeError) as error:  # moved, or a model folder of somebody else's corpus
         notes.append(f"No examples: the corpus of the model cannot be read ({error}). Give --pairs FILE.")
         return [], ""

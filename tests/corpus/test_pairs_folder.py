@@ -15,7 +15,7 @@ from duplexmt.corpus.corpus_settings import CorpusSettings
 from duplexmt.corpus.pairs_folder import folder_pairs
 from duplexmt.corpus.prepared import prepare_corpus
 from tests.data_prep.brute_force import likeness
-from tests.helpers import CORPUS
+from tests.helpers import CORPUS, tiny_tokenizer
 
 WORDS = "猫狗书茶人山水火天地日月风雨花鸟鱼虫木石"
 ENGLISH = (
@@ -293,6 +293,23 @@ def test_a_corpus_for_training_comes_with_a_tokenizer_of_its_training_pairs(corp
     characters = prepare_corpus(**settings | {"train_size": 50, "segmentation": "characters"})
     assert characters.splits["test"] == prepared.splits["test"], "whatever the tokens"
     assert "50 train" in prepared.summary()
+
+
+def test_held_out_pairs_are_the_same_without_the_others_whose_files_are_not_read(corpus, tmp_path):
+    settings = CORPUS | OPTIONS | {"path": str(corpus), "prepared": str(tmp_path / "made")}
+    settings |= {"tokenizer": tiny_tokenizer(), "max_tokens": 21}
+    whole = prepare_corpus(**settings)
+    settings |= {"prepared": str(tmp_path / "made-anew")}
+    write(corpus, "three", [("one side", "")])
+    alone = prepare_corpus(train=False, **settings)
+    assert alone.splits == {name: whole.splits[name] for name in ("test", "validation")}
+    assert len(alone.splits["validation"]) < 10, "they are filtered by their length"
+    with pytest.raises(ValueError, match="cannot hold out"):
+        prepare_corpus(train=False, **settings | {"test_size": 200})
+    write(corpus, "one", [*sentences(1, 300), *sentences(4, 15)])
+    settings |= {"prepared": str(tmp_path / "made-again")}
+    with pytest.raises(ValueError, match="one holds 15 of the 20 sources of the test file"):
+        prepare_corpus(train=False, **settings)
 
 
 def test_joined_pairs_are_trained_on_beside_the_others_and_change_no_other_split(corpus, tmp_path):

@@ -68,6 +68,15 @@ def test_a_prepared_corpus_needs_its_raw_files_no_more_and_an_evaluation_no_name
         prepare_corpus(**settings | {"prepared": str(tmp_path / "elsewhere"), "tokenizer": prepared.tokenizer})
 
 
+@pytest.mark.parametrize("segmentation", ["tokens", "characters"])
+def test_held_out_pairs_are_the_same_where_the_others_are_not_read(settings, segmentation):
+    whole = prepare_corpus(**settings, segmentation=segmentation)
+    alone = prepare_corpus(train=False, **settings, segmentation=segmentation)
+    assert alone.splits == {name: whole.splits[name] for name in ("validation", "test")}
+    with pytest.raises(ValueError, match="made with other sample"):
+        prepare_corpus(train=False, **settings | {"test_size": 9})
+
+
 def test_what_the_command_prepared_beforehand_is_taken(settings, monkeypatch):
     root = settings["root"]
     done = run(
