@@ -1,11 +1,14 @@
 """Translate simultaneously: `echo 站在那边的男人曾是棒球手。 | python translate.py theta=0.7`."""
 
 import errno
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 import hydra
@@ -16,11 +19,13 @@ from duplexmt.common.arguments import check_arguments, quote_arguments
 from duplexmt.config import SUBTITLES, TranslateSettings, register_schemas, settings
 
 if TYPE_CHECKING:
-    from duplexmt import LineEnd, LiveEvent
+    from duplexmt import LineEnd, LiveEvent, Translator
     from duplexmt.drawing.captions import Clock
     from duplexmt.model_folder.artifact import ModelFolder
 
 register_schemas()
+SIDE_BY_SIDE = 64  # lines of a file
+NONSENSE = "expect nonsense"  # ends the warning that a text is in another script
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="translate")
@@ -40,7 +45,7 @@ def main(cfg: DictConfig) -> None:
 
 
 def translate(cfg: TranslateSettings) -> None:
-    """Translate `text`, or standard input as it arrives: a line out for each line in."""
+    """Translate `text`, a file, or standard input as it arrives: a line out for each line in."""
     if sys.stdout is None or (sys.stdin is None and cfg.text is None and cfg.input is None):
         raise ValueError("standard input or output is closed: give text=…, or another one, such as < FILE and > FILE")
     check_files(cfg.input, cfg.captions)
@@ -51,12 +56,16 @@ def translate(cfg: TranslateSettings) -> None:
     names = ("device", "quantize", "run_as", "setting", "adaptive", "cut")
     limits = ("max_target_tokens", "max_repeats", "max_sentence_tokens")
     how = {name: getattr(cfg, name) for name in (*names, *limits)}
-    translator = duplexmt.load(chosen_model(cfg.model_folder), max_streams=1, **how)
+    is_there = is_file(cfg)
+    translator = duplexmt.load(chosen_model(cfg.model_folder), max_streams=SIDE_BY_SIDE if is_there else 1, **how)
     terminal = Terminal(cfg, translator.loaded)
     with ExitStack() as ends:  # for an error, Ctrl-C or SIGTERM
         ends.callback(terminal.leave_line)
         clock = Clock()
         chunks = iter(source_of(cfg, translator.source_language, clock, terminal.warn_of))
+        if is_there and not translator.loaded.tokens.context:  # which a line has of the one before
+            translate_lines(translator, lines_of(chunks), cfg.theta, terminal)
+            return
         captions: CaptionFile | None = None
 
         def show(event: "LiveEvent | LineEnd") -> None:
@@ -77,6 +86,45 @@ def translate(cfg: TranslateSettings) -> None:
                 terminal.tell_cut_off()
         stream.finish()
         terminal.tell_cut_off()
+
+
+def is_file(cfg: TranslateSettings) -> bool:
+    """Whether all of the text is there, in a file, and nothing is asked for but its translation."""
+    if cfg.text is not None or cfg.captions is not None or cfg.events or shows_steps(cfg):
+        return False
+    if cfg.input is not None:
+        return Path(cfg.input).is_file() and not cfg.input.lower().endswith(SUBTITLES)
+    return S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+
+
+def lines_of(chunks: Iterable[str | None]) -> Iterator[str]:
+    """The lines of a text that comes in pieces, each with its end."""
+    rest = ""
+    for chunk in chunks:
+        *lines, rest = (rest + (chunk or "")).split("\n")
+        yield from (f"{line}\n" for line in lines)
+    if rest:
+        yield rest
+
+
+def translate_lines(translator: "Translator", lines: Iterable[str], theta: float | None, terminal: "Terminal") -> None:
+    """Translate the lines of a text side by side, and show what becomes of each in its turn."""
+    from duplexmt.translator.translator import side_by_side
+
+    once, said = (NONSENSE, translator.loaded.settled_tokens.warning), set[str]()
+
+    def warn(message: str) -> None:
+        """Warn of the line at hand, as each is a text of its own; of what holds for all, once."""
+        kind = NONSENSE if message.endswith(NONSENSE) else message
+        if kind not in said:
+            terminal.warn(message)
+        if kind in once:
+            said.add(kind)
+
+    streams = partial(translator.stream, theta, on_event=terminal.show, on_warning=warn)
+    with closing(side_by_side(translator, lines, streams)) as translated:
+        for _ in translated:
+            terminal.tell_cut_off()
 
 
 def check_files(source: str | None, captions: str | None) -> None:

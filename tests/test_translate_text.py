@@ -15,10 +15,11 @@ from duplexmt.config import TranslateSettings
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.drawing.captions import read_cues
 from duplexmt.policy.decoding_options import PAPER_RULE
+from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.live_text import LiveText
 from duplexmt.streaming.settled import SettledTokens
 
-from .helpers import spoken_grid, tiny_tokenizer
+from .helpers import float64, spoken_grid, tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer(460)
 
@@ -42,7 +43,7 @@ def run(monkeypatch):
     """Runs translate.py, by default to give events."""
     data = {"source_language": "zh", "target_language": "en", "max_tokens": 32}
     loaded = SimpleNamespace(
-        model=spoken_grid(tokenizer=TOKENIZER, anchor=0),
+        model=float64(spoken_grid(tokenizer=TOKENIZER, anchor=0)),  # whoever else is in the batch
         tokens=stream_tokens(TOKENIZER),
         rule=PAPER_RULE,
         tokenizer=TOKENIZER,
@@ -52,8 +53,9 @@ def run(monkeypatch):
     )
     monkeypatch.setattr("duplexmt.model_folder.live_model.load_model_folder", lambda *values: loaded)
 
-    def run_with(text=None, stdin=b"", trained_max_tokens=32, trained_on=(), **values):
+    def run_with(text=None, stdin=b"", trained_max_tokens=32, trained_on=(), context_tokens=0, **values):
         data.update(trained_on, max_tokens=trained_max_tokens)
+        loaded.tokens = stream_tokens(TOKENIZER, context_tokens=context_tokens)
         reader, writer = os.pipe()
         os.write(writer, stdin)
         os.close(writer)
@@ -133,6 +135,52 @@ def test_bytes_that_are_no_utf_8_are_left_out_of_an_argument_as_of_standard_inpu
     assert argument == translated(stdin=raw)
     assert argument[0] == {1: "他", 2: "看见"}
     assert argument[1].count("line 2: not UTF-8") == 2
+
+
+@pytest.fixture
+def side_by_side(monkeypatch):
+    """How many sentences were in each step of the engine."""
+    sizes, answer = [], Engine._answer
+    monkeypatch.setattr(Engine, "_answer", lambda self, asking: (sizes.append(len(asking)), answer(self, asking)))
+    return sizes
+
+
+@pytest.mark.parametrize("context", [0, 2])  # tokens that a line has of the one before
+def test_lines_of_a_file_go_side_by_side_and_what_is_written_and_said_is_as_of_a_pipe(
+    run, capsys, monkeypatch, tmp_path, side_by_side, context
+):
+    monkeypatch.setattr(translate, "SIDE_BY_SIDE", 8)
+    lines = "他没有看见。那本书", "看" * 50, "", "  ", "Who are all of you?", "人\u200d们", "Nobody knows why it is so."
+    text = "\n".join(lines * 3).encode() + b"\xff"
+    how = {"events": False, "trained_max_tokens": 20, "context_tokens": context}
+    run(stdin=text, **how)
+    piped = capsys.readouterr()
+    for told in ("3: no text", "6: 1 invisible", "8: cut off at 3 tokens", "9: cut at 20", "21: not UTF-8"):
+        assert f"line {told}" in piped.err
+    assert piped.err.count("expect nonsense") == 1
+    assert max(side_by_side) == 1
+    (tmp_path / "in.txt").write_bytes(text)
+    run(input=str(tmp_path / "in.txt"), **how)
+    assert capsys.readouterr() == piped
+    assert max(side_by_side) == (1 if context else 8)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, True), ({"steps": True}, False), ({"events": True}, False), ({"captions": "a.srt"}, False),
+        ({"text": "他"}, False), ({"input": "a.srt"}, False), ({"input": "/dev/null"}, False),
+        ({"input": "a.txt"}, True),
+    ],
+)  # fmt: skip
+def test_only_a_file_of_which_the_translation_alone_is_wanted_is_taken_whole(monkeypatch, tmp_path, asked, expected):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.srt", "a.txt"):
+        Path(name).touch()
+    with open("a.txt") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        names = ("text", "input", "captions", "events")
+        assert translate.is_file(SimpleNamespace(**dict.fromkeys(names) | {"steps": False} | asked)) is expected
 
 
 def test_a_line_of_white_space_is_passed_over_and_said(translated):

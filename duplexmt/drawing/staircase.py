@@ -99,7 +99,7 @@ class LiveReport:
         translated = self._sentences > 0
         if self.form == "text":
             self._write("\n")
-        self.line, self._sentences = self.line + 1, 0
+        self.line, self._sentences, self._sentence = self.line + 1, 0, -1  # other lines may count theirs anew
         return translated
 
     def _write(self, text: str) -> None:

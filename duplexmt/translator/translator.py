@@ -13,11 +13,11 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
@@ -142,29 +142,18 @@ class Translator:
         engine busy."""
         if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
             raise ValueError(f"texts={str(texts)[:40]!r}: give a list of texts, such as [{str(texts)[:10]!r}]")
-        waiting: deque[tuple[str, Stream, Give]] = deque()
-        number, coming = 0, iter(texts)
-        try:
-            while True:
-                for text in islice(coming, 2 * self._driver.engine.max_streams - len(waiting)):
-                    what = f"text {(number := number + 1)}"
-                    stream = self.stream(theta, on_warning=partial(log.warning, "%s: %s", what))
-                    give = stream._ended(text)
-                    waiting.append((text, stream, give))
-                    stream._begin(give, stream._found.put)
-                if not waiting:
-                    return
-                text, stream, give = waiting[0]
-                translation = stream._answer(give)
-                waiting.popleft()
+        numbers = count(1)
+
+        def opened() -> Stream:
+            return self.stream(theta, on_warning=partial(log.warning, "text %d: %s", next(numbers)))
+
+        with closing(side_by_side(self, texts, opened)) as translated:
+            for text, stream, translation in translated:
                 for event in stream.events:
                     end = event.event if isinstance(event, LiveEvent) else None
                     if isinstance(end, End) and end.reason != "end_token":
                         stream._warn(f"the translation of a sentence was cut off ({end.reason})")
                 yield translation if text.endswith(tuple(LINE_ENDS)) else translation.removesuffix("\n")
-        finally:
-            for _, stream, _ in waiting:
-                stream.close()
 
     def stream(
         self,
@@ -280,6 +269,31 @@ class Translator:
         """Whoever waits for a text need wait no longer."""
         if live in self._told:
             self._tell(live, self._told.pop(live))
+
+
+def side_by_side(
+    translator: Translator, texts: Iterable[str], opened: Callable[[], "Stream"]
+) -> Generator[tuple[str, "Stream", str], None, None]:
+    """Translate texts, each in a stream that `opened` makes of the translator; whole ones, in their order. What the
+    streams tell is told in this order, too, by who waits for the translations."""
+    waiting: deque[tuple[str, Stream, Give]] = deque()
+    coming = iter(texts)
+    try:
+        while True:
+            for text in islice(coming, 2 * translator._driver.engine.max_streams - len(waiting)):
+                stream = opened()
+                give = stream._ended(text)
+                waiting.append((text, stream, give))
+                stream._begin(give, stream._found.put)
+            if not waiting:
+                return
+            text, stream, give = waiting[0]
+            translation = stream._answer(give)
+            waiting.popleft()
+            yield text, stream, translation
+    finally:
+        for _, stream, _ in waiting:
+            stream.close()
 
 
 class CannotReplace(ValueError):
