@@ -22,10 +22,16 @@ _MOST = 2_000_000  # training pairs looked at: the first ones, as they are in a 
 
 def read_at_once(corpora: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Corpora to look through in place of these, without made pairs: those that differ in nothing but which files of
-    one folder they take, and all of their pairs, are one with all these files."""
+    one folder they take, and all of their pairs, are one with all these files.
+
+    Of a file or a folder that was taken whole, pairs that were too long to train on are looked through, too: no test
+    sentence loses a relative by that, and no tokens are counted.
+    """
     found: list[dict[str, Any]] = []
     for corpus in corpora:
         plain = {"sources": None, **corpus, **UNMADE, "tokenizer": None}
+        if plain["corpus"] in ("pairs", "pairs_folder") and plain["train_size"] is None:
+            plain["max_tokens"] = None
         whole = plain["corpus"] == "pairs_folder" and plain["train_size"] is None
         alike = [other for other in found if other == plain | ({"sources": other["sources"]} if whole else {})]
         if not alike:

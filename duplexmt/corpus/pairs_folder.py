@@ -38,9 +38,7 @@ _NAME = re.compile(r"(?P<name>[^.]+)\.(?:.*\.)?tsv(?:\.gz|\.xz|\.zst)?", re.IGNO
 _COPIED = 0.5  # share of a test file's sources that no corpus holds by chance
 
 
-def folder_pairs(
-    asked: CorpusSettings, report: Report, train: bool = True
-) -> tuple[dict[str, list[Pair]], list[Pair]]:
+def folder_pairs(asked: CorpusSettings, report: Report, train: bool = True) -> tuple[dict[str, list[Pair]], list[Pair]]:
     """Clean pairs by split: "test" and "validation" in the order of their ranks, "train" in a random order; and the
     pairs of test files.
 

@@ -1,6 +1,7 @@
 """How like test sentences are to what a model was trained on, and the warning about those it was trained on."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from duplexmt.corpus import overlap
 from duplexmt.corpus.overlap import LEAST, likeness_to_training, read_at_once
 from duplexmt.corpus.prepared import UNMADE, prepare_corpus
 from tests.data_prep.brute_force import likeness
-from tests.helpers import CORPUS, tsv
+from tests.helpers import CORPUS, tiny_tokenizer, tsv
 
 PAIRS = [(f"我有{n}本书。", f"I have {n} books.") for n in range(10)]
 
@@ -95,3 +96,14 @@ def test_a_folder_of_which_several_trainings_took_files_is_read_once(tmp_path):
     every = [set(prepare_corpus(**settings).splits["train"]) for settings in (*parts, whole)]
     assert every[0] | every[1] == every[2]
     assert read_at_once([parts[0], folder])[0]["sources"] is None
+
+
+def test_of_a_corpus_taken_whole_long_pairs_are_looked_through_too(corpus):
+    long = Pair("我有很多很多很多书。", "I have lots and lots and lots of books.")
+    tsv(Path(corpus["path"]), [*PAIRS, long[:2]])
+    asked = corpus | {"max_tokens": 20, "tokenizer": tiny_tokenizer(), "train_on_relatives": True}
+    (whole,) = read_at_once([asked, asked | {"max_tokens": 21}])
+    assert set(prepare_corpus(**asked).splits["train"]) == set(prepare_corpus(**whole).splits["train"]) - {long}
+    assert likeness_to_training("a/model", whole, tiny_tokenizer(), [long]) == [1]
+    for apart in ({"train_size": 3}, {"corpus": "wmt21_zhen"}):
+        assert read_at_once([asked | apart])[0]["max_tokens"] == 20, "it decides which pairs are drawn"
