@@ -19,6 +19,7 @@ from omegaconf import DictConfig
 from duplexmt.command_line import (
     AfterSweep,
     alone_in,
+    check_data,
     check_first,
     check_no_training,
     rescore_arguments,
@@ -30,6 +31,7 @@ from duplexmt.command_line import (
 from duplexmt.common.arguments import check_arguments, last_of, quote_arguments
 from duplexmt.common.files import check_there
 from duplexmt.config import DataConfig, EvaluateSettings, recorded_data, register_schemas, settings
+from duplexmt.model_folder.hugging_face import check_here
 from duplexmt.model_folder.manifest import MANIFEST
 from duplexmt.policy.decoding_options import ADAPTIVE_KNOBS
 
@@ -61,7 +63,9 @@ def check(cfg: DictConfig, folder: Path) -> EvaluateSettings:
     check_no_training(folder)
     if (folder / MANIFEST).is_file():
         raise ValueError(f"hydra.run.dir={folder} is a model folder: give another one")
-    if not checked.rescored:  # whose references are in what was decoded
+    if not checked.rescored:  # which has all that in what was decoded
+        check_here(checked.model_folders)
+        check_data(checked.data)
         check_there("references", checked.references)
     return checked
 

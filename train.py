@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 
 from duplexmt.command_line import (
     alone_in,
+    check_data,
     check_first,
     check_new,
     first_process,
@@ -57,6 +58,7 @@ def main(cfg: DictConfig) -> float | None:
 def check(cfg: DictConfig, folder: Path) -> TrainSettings:
     """The settings, if a run with them may be in a folder; ValueError if not."""
     checked: TrainSettings = settings(TrainSettings, cfg)
+    check_data(checked.data)
     if checked.resume is None and first_process():
         check_new(folder)
     return checked

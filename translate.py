@@ -49,15 +49,20 @@ def translate(cfg: TranslateSettings) -> None:
     if sys.stdout is None or (sys.stdin is None and cfg.text is None and cfg.input is None):
         raise ValueError("standard input or output is closed: give text=…, or another one, such as < FILE and > FILE")
     check_files(cfg.input, cfg.captions)
+    from duplexmt.model_folder.default_model import chosen_model
+    from duplexmt.model_folder.manifest import check_runs_as, read_manifest
+
+    model_folder = chosen_model(cfg.model_folder)
+    check_runs_as(model_folder, read_manifest(model_folder), cfg.run_as)  # before torch is loaded
+
     import duplexmt
     from duplexmt.drawing.captions import CaptionFile, Clock
-    from duplexmt.model_folder.default_model import chosen_model
 
     names = ("device", "quantize", "run_as", "setting", "adaptive", "cut")
     limits = ("max_target_tokens", "max_repeats", "max_sentence_tokens")
     how = {name: getattr(cfg, name) for name in (*names, *limits)}
     is_there = is_file(cfg)
-    translator = duplexmt.load(chosen_model(cfg.model_folder), max_streams=SIDE_BY_SIDE if is_there else 1, **how)
+    translator = duplexmt.load(model_folder, max_streams=SIDE_BY_SIDE if is_there else 1, **how)
     terminal = Terminal(cfg, translator.loaded)
     with ExitStack() as ends:  # for an error, Ctrl-C or SIGTERM
         ends.callback(terminal.leave_line)

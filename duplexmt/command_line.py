@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from .common.arguments import in_quotes, last_of, without_quotes
 from .common.files import check_writable
+from .corpus.corpus_settings import CorpusSettings
+from .corpus.repository import located
 
 if not sys.stderr.isatty():  # each state of a progress bar stays in a log
     os.environ.setdefault("TQDM_MININTERVAL", "10")
@@ -138,6 +141,19 @@ def alone_in(folder: Path) -> Iterator[None]:
             if first_process():
                 remove_unused(folder)
             raise
+
+
+def check_data(data: CorpusSettings) -> None:
+    """Refuse pairs that are not there, before anything is loaded.
+
+    Raises:
+        ValueError: for a file, folder or pattern that leads nowhere.
+        FileNotFoundError: for one of the repository, where there is none.
+    """
+    for name in ("root", "path", "train_path", "validation_path", "test_path"):
+        given = getattr(data, name)
+        if given is not None and not located(given).exists() and not glob(given):
+            raise ValueError(f"data.{name}={given}: there is no such file or folder, and nothing matches it")
 
 
 def check_new(folder: str) -> None:

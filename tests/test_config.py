@@ -739,9 +739,12 @@ def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path, program, name, 
     assert not (tmp_path / "none").exists()
 
 
+IN_THE_BOX = f"model_folder='{CONF.parent}/models/zh-en'"
+
+
 def test_an_evaluation_is_refused_before_anything_is_read(tmp_path):
     (tmp_path / "a.txt").touch()
-    config = composed("evaluate", f"references=['{tmp_path}/a.txt']")
+    config = composed("evaluate", f"references=['{tmp_path}/a.txt']", IN_THE_BOX)
     assert evaluate.check(config, tmp_path / "new").references == [f"{tmp_path}/a.txt"]
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "duplexmt.json").touch()
@@ -749,8 +752,48 @@ def test_an_evaluation_is_refused_before_anything_is_read(tmp_path):
         evaluate.check(config, tmp_path / "model")
     missing = f"references=['{tmp_path}/a.txt','{tmp_path}/b.txt']"
     with pytest.raises(ValueError, match=r"references=.*/b\.txt: there is no such file"):
-        evaluate.check(composed("evaluate", missing), tmp_path / "new")
-    assert evaluate.check(composed("evaluate", f"rescore=['{tmp_path}']", missing), tmp_path / "new").rescored
+        evaluate.check(composed("evaluate", missing, IN_THE_BOX), tmp_path / "new")
+    missing = missing, "model_folder=none", "data.test_path=none.tsv"
+    assert evaluate.check(composed("evaluate", f"rescore=['{tmp_path}']", *missing), tmp_path / "new").rescored
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "told"),
+    [
+        (
+            "train",
+            ["data=pairs", "data.path=none.tsv"],
+            r"data\.path=none\.tsv: there is no such file or folder, and no",
+        ),
+        (
+            "train",
+            ["data=pairs", "data.train_path=none/*.tsv"],
+            r"data\.train_path=none/\*\.tsv: there is no such file",
+        ),
+        ("train", ["data=pairs_folder", "data.path=none"], "data.path=none: there is no such file or folder"),
+        ("evaluate", [IN_THE_BOX, "data.test_path=none.tsv"], r"data\.test_path=none\.tsv: there is no such file"),
+        ("evaluate", ["model_folder=none"], "model_folder='none' does not exist: give the folder"),
+        (
+            "evaluate",
+            [f"model_folder=['{CONF.parent}/models/zh-en',none/x/y]"],
+            "model_folder='none/x/y' does not exist",
+        ),
+        ("evaluate", ["model_folder='none/*'"], r"model_folder=none/\*: no folder fits this pattern"),
+    ],
+)
+def test_pairs_and_models_that_are_not_there_are_refused_before_libraries_are_loaded(
+    tmp_path, monkeypatch, command, arguments, told
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ValueError, match=f"^{told}"):
+        {"train": train, "evaluate": evaluate}[command].check(composed(command, *arguments), tmp_path)
+
+
+def test_a_pattern_of_pairs_that_files_fit_and_a_model_of_the_hub_are_left_to_who_reads_them(tmp_path):
+    (tmp_path / "a.tsv").touch()
+    train.check(composed("train", "data=pairs", f"data.path='{tmp_path}/*.tsv'"), tmp_path / "new")
+    evaluate.check(composed("evaluate", "model_folder=owner/name"), tmp_path / "new")
 
 
 @pytest.mark.parametrize("kept", ["checkpoints/last.ckpt", "model/duplexmt.json"])

@@ -52,6 +52,7 @@ def run(monkeypatch):
         info={"system": "grid", "data": data, "policy": {"theta": 0.5}},
     )
     monkeypatch.setattr("duplexmt.model_folder.live_model.load_model_folder", lambda *values: loaded)
+    monkeypatch.setattr("duplexmt.model_folder.manifest.read_manifest", lambda folder: loaded.info)
 
     def run_with(text=None, stdin=b"", trained_max_tokens=32, trained_on=(), context_tokens=0, **values):
         data.update(trained_on, max_tokens=trained_max_tokens)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from tqdm import tqdm
 from ..data.tokenizer import SourceTokens
 from ..decoder.schedules import own_delays
 from ..model_folder.artifact import ModelFolder, load_without_weights
-from ..model_folder.hugging_face import model_at
+from ..model_folder.hugging_face import matching, model_at
 from ..model_folder.manifest import name_of, read_manifest
 from ..policy.decoding_options import TARGET_TOKENS, Adaptive, can_run, recorded_theta, trained_by
 from ..streaming.lengths import check_lengths
@@ -35,16 +34,9 @@ def matching_folders(names: Iterable[str]) -> list[Path]:
     """The model folders named, patterns such as `runs/sweep/*/model` filled in, those of the hub fetched.
 
     Raises:
-        ValueError: for a pattern that no folder fits, and what `model_at` refuses.
+        ValueError: what `matching` and `model_at` refuse.
     """
-    found: list[Path] = []
-    for name in names:
-        pattern = any(character in name for character in "*?[") and not Path(name).is_dir()
-        matches = sorted(glob(name)) if pattern else [name]
-        if not matches:
-            raise ValueError(f"model_folder={name}: no folder fits this pattern")
-        found += [model_at(match) for match in matches]
-    return found
+    return [model_at(name) for name in matching(names)]
 
 
 def begun_points(folder: Path, asked: Sequence[Path]) -> dict[Path, list[tuple[str, Setting]]]:

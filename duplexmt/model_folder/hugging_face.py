@@ -7,9 +7,11 @@ is found again without network (`HF_HUB_OFFLINE=1`).
 import json
 import logging
 import re
+from collections.abc import Iterable
+from glob import glob
 from pathlib import Path
 
-from .manifest import MANIFEST
+from .manifest import MANIFEST, read_manifest
 
 log = logging.getLogger(__name__)
 NAME = re.compile(r"([A-Za-z0-9][\w.-]*)/[A-Za-z0-9][\w.-]*")
@@ -17,26 +19,54 @@ KINDS = (".safetensors", ".json", ".txt", ".jinja", ".model", ".md")  # of files
 OR_ELSE = "give the folder 'model' of a finished run, such as runs/latest/model, or owner/name of a model on the hub"
 
 
+def on_hub(model_folder: str | Path) -> tuple[str, str | None] | None:
+    """Name and revision of what is given as `owner/name` or `owner/name@revision` (branch, tag or commit); None for a
+    folder, as which a name without revision is taken whose owner is a folder here, but no folder of that name."""
+    name, at, revision = str(model_folder).partition("@")
+    named = NAME.fullmatch(name) if isinstance(model_folder, str) and (revision or not at) else None
+    if named is None or (not at and not Path(model_folder).exists() and Path(named[1]).is_dir()):
+        return None
+    return name, revision or None
+
+
+def matching(names: Iterable[str]) -> list[str]:
+    """Names of model folders, patterns such as `runs/sweep/*/model` filled in.
+
+    Raises:
+        ValueError: for a pattern that no folder fits.
+    """
+    found: list[str] = []
+    for name in names:
+        pattern = any(character in name for character in "*?[") and not Path(name).is_dir()
+        matches = sorted(glob(name)) if pattern else [name]
+        if not matches:
+            raise ValueError(f"model_folder={name}: no folder fits this pattern")
+        found += matches
+    return found
+
+
+def check_here(names: Iterable[str]) -> None:
+    """Refuse (ValueError) model folders of this machine that are none, before anything is loaded."""
+    for name in matching(names):
+        if Path(name).exists() or on_hub(name) is None:
+            read_manifest(name)
+
+
 def model_at(model_folder: str | Path) -> Path:
-    """Where a model folder is on this machine: that of a name on the hub, which is no folder here, is fetched first.
-
-    A name whose owner is a folder here is taken for a folder that is missing, unless a revision is given.
-
-    Args:
-        model_folder: a folder; or, as a text, `owner/name` or `owner/name@revision` (branch, tag or commit).
+    """Where a model folder is on this machine: what is `on_hub`, and no folder here, is fetched first.
 
     Raises:
         ValueError: for a name that is both, and one that the hub does not have or that cannot be asked for now.
     """
-    folder, (name, at, revision) = Path(model_folder), str(model_folder).partition("@")
-    named = NAME.fullmatch(name) if isinstance(model_folder, str) and (revision or not at) else None
-    if named is None or (not folder.exists() and not at and Path(named[1]).is_dir()):
+    folder, named = Path(model_folder), on_hub(model_folder)
+    if named is None:
         return folder
+    name, revision = named
     if not folder.exists():
-        return _fetched(name, revision or None)
+        return _fetched(name, revision)
     from huggingface_hub import try_to_load_from_cache
 
-    if isinstance(try_to_load_from_cache(name, MANIFEST, revision=revision or None), str):
+    if isinstance(try_to_load_from_cache(name, MANIFEST, revision=revision), str):
         raise ValueError(
             f"model_folder={model_folder} is both: a folder here, and a model of the hub that was fetched before; give "
             f"./{model_folder} for the folder, or {name}@{revision or 'main'} from another folder for the hub's"
