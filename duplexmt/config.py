@@ -212,6 +212,7 @@ class PolicyConfig:
     k_max: int | None  # lag from which on it writes, whatever θ; 0: no bound; null: the model folder's
     words: bool | None  # decisions by words, in training and decoding (policy/words.py); null: the model folder's
     beam: int | None  # decoding: endings weighed once the source has ended; 1: greedy; null: the model folder's
+    lookahead: int | None  # decoding: tokens weighed behind each that is written sooner; null: the model folder's
     max_target_tokens: int  # length at which a translation is stopped
 
     def __post_init__(self) -> None:
@@ -221,6 +222,7 @@ class PolicyConfig:
         _check_limit("policy.k_min", self.k_min, least=0, null="the model folder's")
         _check_limit("policy.k_max", self.k_max, least=0, null="the model folder's")
         _check_limit("policy.beam", self.beam, null="the model folder's")
+        _check_limit("policy.lookahead", self.lookahead, least=0, null="the model folder's")
         if not self.thetas:
             raise ValueError("policy.theta=[]: give one threshold between 0 and 1, or a list of them")
         for theta in self.thetas:
@@ -236,7 +238,7 @@ class PolicyConfig:
     @property
     def rule(self) -> dict[str, Any]:
         """What else decides (`EmitRule`), by name."""
-        return {name: getattr(self, name) for name in ("certainty", "k_min", "k_max", "words", "beam")}
+        return {name: getattr(self, name) for name in ("certainty", "k_min", "k_max", "words", "beam", "lookahead")}
 
 
 @dataclass

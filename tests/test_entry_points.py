@@ -78,7 +78,7 @@ def test_training_ends_with_a_model_folder_and_shows_translations(trained):
     assert (folder.parent / "latest" / "model").samefile(folder / "model")
     info = manifest(folder / "model")
     assert (info["name"], info["data"]["licence"]) == ("pairs", "CC0")
-    rule = {"certainty": 0.0, "k_min": 0, "k_max": 0, "words": False, "beam": 1}
+    rule = {"certainty": 0.0, "k_min": 0, "k_max": 0, "words": False, "beam": 1, "lookahead": 0}
     assert info["policy"] == {"lam": 0.01, "theta": 0.5} | rule
     usual = {"epochs": 1, "max_steps": -1, "accumulate_grad_batches": 1, "gradient_clip_val": 1, "whole_batches": 1}
     assert usual.items() <= info["training"].items()

@@ -54,7 +54,8 @@ class Append:
     runs: Sequence[Run]
     wanted: Sequence[int] = (-1,)
     attended: slice | None = None  # of the source, how much each token attends to it is asked for
-    best: int = 0  # so many of the likeliest next tokens of each wanted state are asked for; 0: what the policy asks
+    best: bool = False  # whether the likeliest next tokens of each wanted state are asked for, not what the policy asks
+    copies: Sequence[tuple[int, int, int]] = ()  # a line, and one that first gets so many of its tokens
     weights: list[Tensor] = field(default_factory=list)  # the answer, by layer: `[heads, tokens, attended]`
     slot: int = 0
 
@@ -130,6 +131,7 @@ class DecoderCache:
         """
         length = max([run.place + len(run.tokens) for one in asked for run in one.runs])
         self.make_room(1 + max([one.slot for one in asked]), length)
+        self._copy([(one.slot, *copied) for one in asked for copied in one.copies])
         if not self.fixed or any([one.attended is not None for one in asked]):
             return self._taken(_Step(self, asked))
         single = [len(one) == 1 for one in asked]
@@ -141,6 +143,17 @@ class DecoderCache:
         states = torch.cat([self._in_fixed_shape(some) for some in apart])
         each = states.split([len(asked[n].wanted) for n in order])
         return torch.cat([own for _, own in sorted(zip(order, each, strict=True), key=lambda one: one[0])])
+
+    def _copy(self, copies: Sequence[tuple[int, int, int, int]]) -> None:
+        """Let lines of slots have the first tokens of others: slot, from, to, how many."""
+        if copies:
+            slot, line, to, count = np.array(copies).T
+            of = np.repeat(np.arange(len(copies)), count)
+            place = (slot[of] * self.length + np.concatenate([np.arange(n) for n in count])) * self.lines
+            old, new = torch.from_numpy(np.stack((place + line[of], place + to[of]))).to(self.device)
+            for held in (self.positions, *self.entries):
+                flat = held.flatten(0, 2)
+                flat.index_copy_(0, new, flat.index_select(0, old))
 
     def _in_fixed_shape(self, asked: Sequence[Append]) -> Tensor:
         given, shape, count, highest = in_fixed_shape(self, asked)

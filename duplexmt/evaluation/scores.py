@@ -46,6 +46,7 @@ RUN_WITH = (
     "words",
     "k_max",
     "beam",
+    "lookahead",
     "alpha",
     "divergence",
     "heads",

@@ -67,7 +67,7 @@ class ModelFolder:
     tokenizer: Any
     tokens: StreamTokens
     info: dict[str, Any]  # the manifest
-    rule: EmitRule = PAPER_RULE  # of any system its `beam`, the rest of a grid
+    rule: EmitRule = PAPER_RULE  # of any system its beam search, the rest of a grid
 
     @property
     def sources(self) -> SourceTokens:
@@ -98,7 +98,7 @@ class ModelFolder:
         """
         rule = recorded_rule(self.info) | {name: value for name, value in given.items() if value is not None}
         if self.model.system != "grid":  # whose decisions have none
-            return replace(self, rule=EmitRule(beam=rule["beam"]))
+            return replace(self, rule=EmitRule(beam=rule["beam"], lookahead=rule["lookahead"]))
         language = self.info["data"].get("target_language")
         return replace(self, rule=emit_rule(self.model, self.tokenizer, language, **rule))
 

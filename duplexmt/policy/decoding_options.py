@@ -30,10 +30,10 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def check_whole(setting: str, value: Any) -> None:
-    """Raise `ValueError` for what is no whole number of at least 1."""
-    if not _is_whole(value) or value < 1:
-        raise ValueError(f"{setting}={value!r}: must be a whole number of at least 1")
+def check_whole(setting: str, value: Any, least: int = 1) -> None:
+    """Raise `ValueError` for what is no whole number of at least so much."""
+    if not _is_whole(value) or value < least:
+        raise ValueError(f"{setting}={value!r}: must be a whole number of at least {least}")
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,15 @@ class EmitRule:
     k_max: int = 0  # lag from which on it writes; 0: none
     words: Any = None  # which tokens go on with a word [vocabulary], where it decides by words; None: by tokens
     beam: int = 1  # endings that are weighed once the source has ended (`streaming.beam`); 1: none, all is greedy
+    lookahead: int = 0  # tokens that are weighed behind each before it is written, sooner than that; 0: none
 
     def __post_init__(self) -> None:
         check_whole("policy.beam", self.beam)
+        check_whole("policy.lookahead", self.lookahead, least=0)
+        if self.lookahead and self.beam == 1:
+            raise ValueError(
+                f"policy.lookahead={self.lookahead}: with policy.beam=1 there is nothing to weigh; set policy.beam=4"
+            )
         if 0 < self.k_max < self.k_min:
             raise ValueError(
                 f"policy.k_min={self.k_min}, policy.k_max={self.k_max}: the lag lies between them, so k_max must be at "
@@ -68,6 +74,7 @@ class EmitRule:
             "k_max": self.k_max,
             "words": words,
             "beam": self.beam,
+            "lookahead": self.lookahead,
         }
 
     def unusual(self) -> dict[str, Any]:

@@ -1,53 +1,59 @@
-"""Beam search for what is left of a translation once its source has ended, where nothing is gained by being early.
+"""Beam search: for what is left of a translation once its source has ended, and some tokens ahead before.
 
 "Tail beam search" of Ma et al., "STACL: Simultaneous Translation with Implicit Anticipation and Controllable Latency",
-2019. Until the source ends each token is final as it is written, so a policy writes the likeliest. Behind the end
-several endings are weighed, `policy.beam` at a time, and the best is written. Not in the paper, which stays greedy.
+2019: behind the end of the source nothing is gained by being early, so several endings are weighed, `policy.beam` at a
+time, and the best is written. "Speculative beam search" of Zheng et al., 2019: before the end each token is final as it
+is written, but which one it is may be decided with `policy.lookahead` tokens more in sight, which are not written. Not
+in the paper, which stays greedy.
 
 A live source has often ended before that is certain, as what follows 。 may be a bracket. Behind such a mark the grid
 still decides by p(EMIT) whether to write, but then takes the tokens of the best ending of the source as it stands.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from ..decoder.cache import Append
+from ..decoder.cache import Append, Run
 from ..decoder.layout import SOURCE
 from .stream import Move, Moves, Stream
 
+LENGTH = 1.5
+"""What the log-probability of an ending is divided by is its length, to this power; above 1 it favours longer ones."""
+
 
 @dataclass
-class Ending:
-    """One way to end a translation.
+class Hypothesis:
+    """One way for a translation to go on.
 
     Attributes:
-        stream: a copy of it with this ending; it is asked what a token would come to, and never steps.
+        stream: a copy of it that has gone this way; it is asked what a token would come to, and never steps.
         chosen: each token that was taken, and p(EMIT) where it was; the last one ends the translation, in time.
         score: sum of their log-probabilities.
-        line: of the cache, where its target tokens are.
+        line: of the cache, where its target tokens are, but for the last.
         reason: why the translation ends with it; "" while it goes on.
     """
 
     stream: Stream
     chosen: list[tuple[int, float | None]]
     score: float
-    line: int | None
+    line: int
     reason: str = ""
 
     @property
-    def mean(self) -> float:
-        """Log-probability a token, so that long endings are no worse than short ones."""
-        return self.score / max(1, len(self.chosen))
+    def worth(self) -> float:
+        """What endings of different lengths are compared by."""
+        return self.score / max(1, len(self.chosen)) ** LENGTH
 
-    def followed_by(self, token: int, score: float, p_emit: float | None) -> "Ending":
+    def followed_by(self, token: int, score: float, p_emit: float | None) -> "Hypothesis":
         """The same with one token more, which may end it."""
         stream = self.stream.fork()
         meant = stream.meant(token)
         reason = stream.ends_with(meant)
         if not reason:
             stream.add(meant)
-        return Ending(stream, [*self.chosen, (token, p_emit)], self.score + score, self.line, reason)
+        return Hypothesis(stream, [*self.chosen, (token, p_emit)], self.score + score, self.line, reason)
 
 
 def end_by_beam(stream: Stream, whole: bool) -> Moves:
@@ -56,87 +62,128 @@ def end_by_beam(stream: Stream, whole: bool) -> Moves:
     Args:
         whole: whether all target tokens see the whole source now; else each sees what it saw (`Stream.seen`).
     """
-    begun, written = begin(stream)
-    for token, p_emit in (yield from best_ending(begun, whole))[written:]:
+    before = written_before(stream, stream.visible)
+    best = yield from best_ending(stream.fork(before), whole)
+    for token, p_emit in best.chosen[len(stream.written) - before :]:
         yield stream.put(token, p_emit)
 
 
-def likely_next(stream: Stream, plans: dict[int, list[int]]) -> Generator[Move, Any, int]:
-    """The next token of the best ending of a source that looks as if it had ended, should it have.
-
-    Args:
-        plans: the best ending by source tokens read, which is filled.
-    """
-    begun, written = begin(stream)
-    if stream.visible not in plans:
-        known = min(stream.cached[SOURCE], stream.visible)  # tokens behind these make room for the end token
-        begun.source = [*stream.source[: stream.visible], stream.engine.tokens.end]
-        begun.source_ended, begun.visible, begun.cached = True, stream.visible + 1, [known, 0]
-        plans[stream.visible] = [token for token, _ in (yield from best_ending(begun, whole=True))]
-        stream.cached[SOURCE] = stream.visible
-    return [*plans[stream.visible], stream.engine.tokens.end][written]
+def end_as_planned(stream: Stream) -> Moves:
+    """The same of a grid's source that has ended with a mark: with the ending that was the best when it was read."""
+    if stream.is_mark(stream.visible - 1):
+        before, best = yield from planned(stream, stream.visible - 1)
+        if best.stream.written[: len(stream.written)] == stream.written:
+            for token, p_emit in best.chosen[len(stream.written) - before :]:
+                yield stream.put(token, p_emit)
+            return
+    yield from end_by_beam(stream, whole=True)
 
 
-def begin(stream: Stream) -> tuple[Stream, int]:
-    """A copy as the stream was when it had read its last source token, and how many tokens it has written since: so one
-    that was left goes on as it would have."""
-    before = sum(read < stream.visible for read in stream.reads)
-    return stream.fork(before), len(stream.written) - before
+def likely_next(stream: Stream) -> Generator[Move, Any, int]:
+    """The next token of the best ending of a source that looks as if it had ended, should it have."""
+    before, best = yield from planned(stream, stream.visible)
+    stream.cached[SOURCE] = min(stream.cached[SOURCE], stream.visible)  # an end token has stood behind these
+    rest = [token for token, _ in best.chosen[len(stream.written) - before :]]
+    return [*rest, stream.engine.tokens.end][0]
 
 
-def best_ending(stream: Stream, whole: bool) -> Generator[Move, Any, list[tuple[int, float | None]]]:
-    """What is chosen token by token, with p(EMIT), for the ending of the highest log-probability a token.
+def planned(stream: Stream, read: int) -> Generator[Move, Any, tuple[int, Hypothesis]]:
+    """The best ending of a source of the first `read` tokens, looked for once, and how many tokens stood written before
+    it. It begins where these had just been read, so that a stream that was left goes on as it would have."""
+    plans: dict[int, tuple[int, Hypothesis]] = stream.memory.setdefault("endings", {})
+    if read not in plans:
+        before = written_before(stream, read)
+        begun = stream.fork(before)
+        begun.source = [*stream.source[:read], stream.engine.tokens.end]
+        begun.source_ended, begun.visible, begun.cached = True, read + 1, [min(stream.cached[SOURCE], read), 0]
+        plans[read] = before, (yield from best_ending(begun, whole=True))
+    return plans[read]
+
+
+def written_before(stream: Stream, read: int) -> int:
+    """How many tokens were written before the last of so many source tokens was read."""
+    return sum(earlier < read for earlier in stream.reads)
+
+
+def best_ending(stream: Stream, whole: bool) -> Generator[Move, Any, Hypothesis]:
+    """The likeliest ending, of those that a beam search finds.
 
     Args:
         stream: a copy, whose source has ended.
         whole: see `end_by_beam`.
     """
-    width, first = stream.engine.beam, stream.engine.states.first_free_line
-    lines: dict[int, list[int]] = {first + number: [] for number in range(width)}  # target tokens that each holds
-    going, ended = [Ending(stream, [], 0.0, first)], list[Ending]()
-    runs = stream.source_run(stream.visible)
-    while going and len(ended) < width and not (ended and max(each.mean for each in ended) >= going[0].mean):
-        wanted = list[int]()
-        for each in going:
-            assert each.line is not None
-            target = each.stream.target
-            runs = [*runs, *each.stream.target_runs(shared(lines[each.line], target), whole, each.line)]
-            lines[each.line] = target
-            wanted.append(sum(len(run.tokens) for run in runs) - 1)
-        found, runs = (yield Append(runs, wanted, best=width + 1)), []
-        offered = [
-            (each.score + score, score, token, each, p_emit)
-            for each, (scores, tokens, p_emit) in zip(going, found, strict=True)
-            for score, token in zip(scores, tokens, strict=True)
-        ]
-        going, seen = [], set[tuple[int, ...]]()
-        for _, score, token, each, p_emit in sorted(offered, key=lambda one: -one[0])[: 2 * width]:
-            longer = each.followed_by(token, score, p_emit)
-            if longer.reason:
-                ended.append(longer)
-            elif (written := tuple(longer.stream.written)) not in seen:  # two tokens may stand for the same copy
-                seen.add(written)
-                going.append(longer)
+    first = stream.engine.states.first_free_line
+    runs = [*stream.source_run(stream.visible), *stream.target_runs(0, whole, first)]
+    _, ended = yield from search(Hypothesis(stream, [], 0.0, first), runs)
+    return max(ended, key=lambda each: (each.reason == "end_token", each.worth))
+
+
+def look_ahead(stream: Stream) -> Generator[Move, Any, int]:
+    """The next token of the likeliest way to go on by `lookahead` tokens more than it, or fewer where it then waits for
+    more of its source. All of it is in the cache, as `Stream.present` was asked for last."""
+    begun = Hypothesis(stream.fork(), [], 0.0, stream.engine.states.line(stream.visible))
+    going, ended = yield from search(begun, [], stream.engine.lookahead + 1)
+    return max([*going, *ended], key=lambda each: each.score).chosen[0][0]
+
+
+def search(
+    begun: Hypothesis, runs: Sequence[Run], steps: int | None = None
+) -> Generator[Move, Any, tuple[list[Hypothesis], list[Hypothesis]]]:
+    """Hypotheses that go on after so many steps, or until enough have ended, and those that have ended.
+
+    Args:
+        runs: what is not in the cache, for the state that predicts the first token; none, where it was asked for last.
+    """
+    width, going, ended = begun.stream.engine.beam, [begun], list[Hypothesis]()
+    append = Append(runs, best=True)
+    while going and len(ended) < width and steps != 0:
+        found = yield append
+        going, longer = [], followed(going, found)
+        for each in islice(longer, 2 * width):
+            (ended if each.reason else going).append(each)
             if len(going) == width:
                 break
-        place_in_lines(going, lines)
-    return max(ended, key=lambda each: (each.reason == "end_token", each.mean)).chosen
+        append, steps = on_lines(going), None if steps is None else steps - 1
+    return going, ended
 
 
-def place_in_lines(endings: list[Ending], lines: dict[int, list[int]]) -> None:
-    """Give each ending a line of its own: the first that goes on with what a line holds keeps it."""
-    free = dict.fromkeys(lines)
-    for each in endings:
-        if each.line in free:
-            del free[each.line]
-        else:
-            each.line = None
-    for each in endings:
-        if each.line is None:
-            each.line, _ = free.popitem()
+def followed(going: Sequence[Hypothesis], found: Sequence[Any]) -> Iterator[Hypothesis]:
+    """Hypotheses with one token more, the likeliest first, each text once. While the source goes on, an end token
+    behind other tokens stands for a WAIT.
+
+    Args:
+        found: of each, log-probabilities of its likeliest next tokens, these, and p(EMIT).
+    """
+    offered = [
+        (each.score + score, score, token, each, p_emit)
+        for each, (scores, tokens, p_emit) in zip(going, found, strict=True)
+        for score, token in zip(scores, tokens, strict=True)
+        if each.stream.may_put(token) or (each.chosen and token == each.stream.engine.tokens.end)
+    ]
+    seen = set[tuple[int, ...]]()
+    for _, score, token, each, p_emit in sorted(offered, key=lambda one: -one[0]):
+        longer = each.followed_by(token, score, p_emit)
+        written = tuple(longer.stream.written)
+        if longer.reason:
+            yield longer
+        elif written not in seen:  # two tokens may stand for the same copy
+            seen.add(written)
+            yield longer
 
 
-def shared(held: list[int], target: list[int]) -> int:
-    """How many tokens of a target a line holds already; its last one is asked for anyway."""
-    same = next((n for n, (one, other) in enumerate(zip(held, target, strict=False)) if one != other), len(held))
-    return min(same, len(target) - 1)
+def on_lines(going: Sequence[Hypothesis]) -> Append:
+    """Ask for what follows each hypothesis, on a line of the cache of its own: the first that goes on with what a line
+    holds keeps it, the others copy it."""
+    if not going:
+        return Append([])
+    engine = going[0].stream.engine
+    free = dict.fromkeys(range(engine.states.first_free_line, engine.states.first_free_line + engine.beam))
+    runs, copies = [], []
+    kept = [free.pop(each.line, each) is None for each in going]
+    for each, keeps in zip(going, kept, strict=True):
+        last = len(each.stream.target) - 1
+        if not keeps:
+            held, (each.line, _) = each.line, free.popitem()
+            copies.append((held, each.line, last))
+        runs.append(each.stream.target_run(last, last + 1, each.stream.visible, line=each.line))
+    return Append(runs, range(len(runs)), best=True, copies=copies)

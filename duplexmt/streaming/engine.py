@@ -49,7 +49,8 @@ class Engine:
             for as often as the model likes.
         typical_source_length: what the anchor `source_length` takes for the length of a source nobody knows.
         told_length: whether `translate` tells streams the length of their source, which nobody live can know.
-        beam: endings that are weighed once a source has ended (`beam`); 1: the likeliest token is written there, too.
+        beam: ways to go on that are weighed once a source has ended (`beam`); 1: none, the likeliest token is written.
+        lookahead: further tokens of each way that are weighed before a token is written sooner; 0: none are.
         tokenizer: for the text of what is written and copied; without one, events carry no text.
 
     Attributes:
@@ -74,6 +75,7 @@ class Engine:
         typical_source_length: int | None = None,
         told_length: bool = False,
         beam: int = 1,
+        lookahead: int = 0,
         tokenizer: Any = None,
     ) -> None:
         limits: dict[str, int | None] = {"policy.max_target_tokens": max_target_tokens, "max_streams": max_streams}
@@ -84,7 +86,7 @@ class Engine:
         if tokens.copy_tokens and tokenizer is None:
             raise ValueError("this model has copy tokens: give the tokenizer, for the text they stand for")
         check_repeats(max_repeats)
-        self.beam = beam
+        self.beam, self.lookahead = beam, lookahead
         self.model, self.tokens, self.rows = model, tokens, model.rows
         self.config, self.window = model.causal_lm.config, getattr(model, "window", None)
         self.policy = Theta() if policy is None else policy

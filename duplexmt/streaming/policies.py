@@ -22,7 +22,7 @@ from torch import Tensor
 from ..decoder.cache import REFERENCE, Append
 from ..decoder.heads import TwoHeads
 from ..policy.decoding_options import PAPER_RULE, Adaptive, EmitRule, check_knob
-from .beam import end_by_beam, likely_next
+from .beam import end_as_planned, end_by_beam, likely_next, look_ahead
 from .stream import Moves, Stream
 
 S = TypeVar("S")
@@ -92,7 +92,9 @@ class Theta(Policy[EmitRule]):
                     p_emit, token, forced = yield stream.present()
                     continue
                 if may_write and stream.may_have_ended:
-                    token = yield from likely_next(stream, stream.memory.setdefault("endings", {}))
+                    token = yield from likely_next(stream)
+                elif may_write and stream.looks_ahead and stream.may_put(token):
+                    token = yield from look_ahead(stream)
                 if may_write and stream.may_put(token):
                     yield stream.put(token, p_emit)
                     break
@@ -101,7 +103,7 @@ class Theta(Policy[EmitRule]):
                     break
                 else:
                     yield None
-        yield from end_by_beam(stream, whole=True)
+        yield from end_as_planned(stream)
 
     def p_emit(self, model: TwoHeads, states: Tensor) -> list[float]:
         """As for `predict`, whatever the lag."""
@@ -156,7 +158,7 @@ class WaitK(Policy[int | None]):
             if not stream.at_source_end and not (certain and stream.may_put(token)):
                 yield from stream.take()
             else:
-                yield stream.put(token)
+                yield stream.put((yield from look_ahead(stream)) if stream.looks_ahead else token)
                 yield from self.reach_k(stream)
         yield from end_by_beam(stream, whole=False)
 
@@ -239,7 +241,7 @@ class Lsg(WaitK):
         stream.memory["in wait-1's view"] = len(stream.target)
         if not wait_1:
             return append
-        return Append([*append.runs, *wait_1], (len(append) - 1, -1))
+        return Append([*wait_1, *append.runs], (len(wait_1) - 1, -1))  # the present one last (`Stream.hidden`)
 
     def predict(self, model: TwoHeads, requests: Requests, states: Tensor) -> list[tuple[int, bool]]:
         """As for wait-k; what may be written differs from the wait-1 view's prediction, or is certain."""
@@ -247,9 +249,9 @@ class Lsg(WaitK):
         present = []
         each = logits.split([len(append.wanted) for _, append in requests])
         for (stream, _), own in zip(requests, each, strict=True):
-            present.append(own[0])
+            present.append(own[-1])
             if len(own) == 2:
-                stream.memory["wait-1"] = own[1].clone()
+                stream.memory["wait-1"] = own[0].clone()
         now = torch.stack(present)
         reference = torch.stack([stream.memory["wait-1"] for stream, _ in requests])
         likely, told = now.max(-1), divergence(now, reference, self.adaptive.divergence)

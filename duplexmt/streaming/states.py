@@ -94,16 +94,19 @@ class DecoderStates(States):
 
     def __call__(self, requests: Requests) -> Tensor:
         """Each stream appends what it says, and one that is alone what it may ask for next."""
-        if not self.ahead or requests[0][1].best:
-            self.rows = {}  # an ending takes the place of source tokens that they have seen
+        if not self.ahead:
             return self._append(requests)
-        ((stream, _),) = requests
+        ((stream, append),) = requests
+        if append.best:
+            if any(run.line == SOURCE for run in append.runs):
+                self.rows = {}  # an ending takes the place of source tokens that they have seen
+            return self._append(requests)
         x, Y = stream.visible, len(stream.target)
         if self.length != Y or x not in self.rows:
             last = min(x + self.ahead, len(stream.source))
             append, wanted = Append(stream.source_run(last)), []
             for row in range(x, last + 1):
-                known, line = self.length if row in self.rows else 0, TARGET + row % (self.ahead + 1)
+                known, line = self.length if row in self.rows else 0, self.line(row)
                 append.runs = [*append.runs, stream.target_run(known, Y, row, line=line)]
                 wanted.append(len(append) - 1)
             append.wanted = wanted
@@ -111,6 +114,10 @@ class DecoderStates(States):
             stream.cached[SOURCE] = last
             self.length, self.rows = Y, dict(zip(range(x, last + 1), states.split(1), strict=True))
         return self.rows[x]
+
+    def line(self, row: int) -> int:
+        """Of the cache, where the target tokens of a row are."""
+        return TARGET + row % (self.ahead + 1)
 
     def _append(self, requests: Requests) -> Tensor:
         unknown = [stream.name for stream, _ in requests if stream.name not in self.slots.taken]

@@ -175,11 +175,19 @@ class Stream:
         return self.at_source_end and self.engine.beam > 1
 
     @property
+    def looks_ahead(self) -> bool:
+        """Whether further tokens are weighed before one is written (`beam`)."""
+        return self.engine.lookahead > 0 and not self.at_source_end
+
+    @property
     def may_have_ended(self) -> bool:
         """Whether endings are weighed (`beam`), as the last token read is a mark that sources end with."""
-        if self.engine.beam == 1 or self.engine.tokenizer is None or self.at_source_end:
-            return False
-        return token_text(self.engine.tokenizer, self.source[self.visible - 1]).strip()[-1:] in FINAL_MARKS
+        return self.engine.beam > 1 and not self.at_source_end and self.is_mark(self.visible)
+
+    def is_mark(self, read: int) -> bool:
+        """Whether the last of so many source tokens is a mark that sources end with."""
+        tokenizer = self.engine.tokenizer
+        return tokenizer is not None and token_text(tokenizer, self.source[read - 1]).strip()[-1:] in FINAL_MARKS
 
     @property
     def lag(self) -> int:

@@ -29,7 +29,7 @@ class Trained(Protocol):
 
     model: Any  # GridModel or DecoderModel
     tokens: StreamTokens
-    rule: EmitRule  # of any system its `beam`, the rest of a grid
+    rule: EmitRule  # of any system its beam search, the rest of a grid
 
     @property
     def typical_source_length(self) -> int:
@@ -82,7 +82,7 @@ def build_system(
             f"system={name!r} cannot be run on {a_model(model.system)}: give a model folder trained by python train.py "
             f"{trained_by(name)}"
         )
-    limits |= {"max_streams": batch_size, "beam": loaded.rule.beam}
+    limits |= {"max_streams": batch_size, "beam": loaded.rule.beam, "lookahead": loaded.rule.lookahead}
     if model.anchor == "source_length" and not limits.get("told_length"):
         limits.setdefault("typical_source_length", loaded.typical_source_length)
     if name == "grid":

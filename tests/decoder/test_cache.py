@@ -308,6 +308,26 @@ def test_however_weights_are_kept_a_step_is_the_same(kind, rows, monkeypatch):
         torch.testing.assert_close(joined, apart, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_line_that_copies_another_goes_on_as_if_it_had_the_same_tokens(fixed):
+    model, other = model_of(rows=True, anchor=3), 3
+    begun = [Run(SOURCE, 0, [5, 6], 0), Run(TARGET, 0, [7, 8, 9], 3, 2)]
+    expected = DecoderCache(model).append([Append([begun[0], begun[1]._replace(tokens=[7, 8, 1, 2])])])
+    cache = DecoderCache(model, lines=4, length=2, fixed=fixed)
+    cache.append([Append(begun, slot=slot) for slot in range(3)])
+    further = [Run(other, 2, [1, 2], 5, 2)]
+    found = cache.append(
+        [
+            Append(further, slot=0, copies=[(TARGET, other, 2)]),
+            Append([Run(SOURCE, 2, [4], 2)], slot=1),  # has none
+            Append(further, slot=2, copies=[(TARGET, REFERENCE, 3), (TARGET, other, 2)]),
+        ]
+    )
+    torch.testing.assert_close(found[[0, 2]], expected.expand(2, -1), rtol=0, atol=1e-9)
+    again = cache.append([Append([Run(REFERENCE, 2, [1, 2], 5, 2)], slot=2), Append(further, slot=0)])
+    torch.testing.assert_close(again, expected.expand(2, -1), rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize(("slots", "wanted"), [(1, (-1,)), (3, (2, 4, 1))])
 def test_the_last_layer_computes_only_the_states_that_are_asked_for(slots, wanted, monkeypatch):
     model, counts, finish = model_of(rows=True, anchor=3), [], packed.PackedLayer.finish

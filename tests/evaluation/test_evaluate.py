@@ -143,8 +143,9 @@ def test_a_rule_is_given_to_an_evaluation_and_found_recorded_with_the_theta_it_b
 def test_any_system_ends_by_as_many_endings_as_asked_for_and_the_papers_grid_refuses_more_than_one(models, tmp_path):
     vocabulary = len(tiny_tokenizer())
     save(models, "wait", tiny_prefix(3, vocab_size=vocabulary, max_position_embeddings=1024))
-    found = decode(tmp_path / "ended", [models / "wait"], "k=[2]", "policy.beam=3")
-    assert [(point.system, point.options["beam"]) for point in found.points.values()] == [("waitk", 3)]
+    found = decode(tmp_path / "ended", [models / "wait"], "k=[2]", "policy.beam=3", "policy.lookahead=1")
+    (point,) = found.points.values()
+    assert (point.system, point.options["beam"], point.options["lookahead"]) == ("waitk", 3, 1)
     with pytest.raises(ValueError, match=r"policy\.beam=3: the paper's grid keeps one translation a stream"):
         decode(tmp_path / "grid", [models / "grid"], "policy.theta=0.3", "policy.beam=3")
 

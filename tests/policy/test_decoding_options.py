@@ -26,13 +26,14 @@ def test_a_model_is_run_at_the_operating_point_found_for_it_else_at_the_theta_of
         ({"policy": {"theta": 0.5, "certainty": 1, "k_min": 3}, "operating_point": {"theta": 0.8}}, {}),
         ({"policy": {"theta": 0.5, "k_min": 3}, "operating_point": {"theta": 0.8, "k_min": 1}}, {"k_min": 1}),
         ({"policy": {"theta": 0.5, "k_max": 8}}, {"k_max": 8}),
-        ({"policy": {"theta": 0.5, "beam": 4}}, {"beam": 4}),
+        ({"policy": {"theta": 0.5, "beam": 4, "lookahead": 1}}, {"beam": 4, "lookahead": 1}),
         ({"policy": {"theta": 0.5, "words": True}}, {"words": True}),
         ({"policy": {"theta": 0.5, "words": True}, "operating_point": {"theta": 0.8, "words": False}}, {}),
     ],
 )
 def test_decisions_are_by_the_rule_that_goes_with_the_recorded_theta(info, rule):
-    assert recorded_rule(info) == {"certainty": 0, "k_min": 0, "k_max": 0, "words": False, "beam": 1} | rule
+    usual = {"certainty": 0, "k_min": 0, "k_max": 0, "words": False, "beam": 1, "lookahead": 0}
+    assert recorded_rule(info) == usual | rule
 
 
 def test_a_lag_has_its_bounds_in_order():

@@ -34,9 +34,10 @@ def rho_of(lag, rho, adaptive):
     return first * (1 - share) + last * share
 
 
-def token_by_token(model, tokens, text, adaptive, limit, doubtful):
+def token_by_token(model, tokens, text, adaptive, limit, doubtful, beam=None):
     """Read below k_min, write from k_max on and once the source has ended; in between `doubtful` says whether to write,
-    of the next token's distribution, the tokens read (end counted, prefix not), and the target. All but drafting."""
+    of the next token's distribution, the tokens read (end counted, prefix not), and the target. All but drafting.
+    `beam`: how many are weighed, of how many tokens more, before one is written sooner."""
     source, before = [*tokens.source_prefix, *text, tokens.end], len(tokens.source_prefix)
     target, visible, events, written, read = [tokens.seed, *tokens.target_prefix], [], [], 0, before
     while True:
@@ -53,18 +54,26 @@ def token_by_token(model, tokens, text, adaptive, limit, doubtful):
             continue
         if token == tokens.end or written == limit:
             return [*events, End(0, "end_token" if token == tokens.end else "max_target_tokens")]
+        if beam and read < len(source):
+
+            def log_probs(chosen, target=target, seen=seen, read=read):
+                return distribution(
+                    model, source[:read], [*target, *chosen], len(source), [*seen, *[read] * len(chosen)]
+                )
+
+            token = look_ahead(log_probs, *beam, tokens.end, limit - written)
         events.append(Write(0, token, min(read - before, len(text)), None))
         visible, written = seen, written + 1
         target.append(token)
 
 
-def wait_k(model, tokens, text, k, limit):
+def wait_k(model, tokens, text, k, limit, beam=None):
     """Ma et al. 2019; offline, which reads the whole source first, for k=None."""
     k = len(text) + 1 if k is None else k
-    return token_by_token(model, tokens, text, Adaptive(k, k, 1, "paper"), limit, lambda *_: False)
+    return token_by_token(model, tokens, text, Adaptive(k, k, 1, "paper"), limit, lambda *_: False, beam)
 
 
-def confidence(model, tokens, text, rho, adaptive, limit):
+def confidence(model, tokens, text, rho, adaptive, limit, beam=None):
     """Zheng et al. 2020."""
 
     def doubtful(now, read, target):
@@ -72,10 +81,10 @@ def confidence(model, tokens, text, rho, adaptive, limit):
         least = rho_of(read - written, rho, adaptive)
         return least < 1 and float(now.max().exp()) >= least
 
-    return token_by_token(model, tokens, text, adaptive, limit, doubtful)
+    return token_by_token(model, tokens, text, adaptive, limit, doubtful, beam)
 
 
-def lsg(model, tokens, text, delta, adaptive, limit, told=None):
+def lsg(model, tokens, text, delta, adaptive, limit, told=None, beam=None):
     """Guo et al. 2025 on a model that knows prefixes."""
     source, before, forced = [*tokens.source_prefix, *text, tokens.end], len(tokens.source_prefix), tokens.target_prefix
 
@@ -87,7 +96,7 @@ def lsg(model, tokens, text, delta, adaptive, limit, told=None):
             told.append(found)
         return found > delta or float(now.max().exp()) > adaptive.alpha
 
-    return token_by_token(model, tokens, text, adaptive, limit, doubtful)
+    return token_by_token(model, tokens, text, adaptive, limit, doubtful, beam)
 
 
 def drafting(model, tokens, text, limit, safe):
@@ -209,18 +218,18 @@ def alignatt(model, tokens, text, frames, limit):
 
 
 def beam_search(log_probs, width, end, room):
-    """The ending of the highest log-probability a token, of each ending's likeliest continuations, step by step.
+    """The ending of the highest log-probability by length, of each ending's likeliest continuations, step by step.
 
     Args:
         log_probs: of the next token, of what was chosen so far.
         room: tokens that may be written.
     """
 
-    def mean(ending):
-        return ending[0] / max(1, len(ending[1]))
+    def worth(ending):
+        return ending[0] / max(1, len(ending[1])) ** 1.5
 
     going, ended = [(0.0, [])], []
-    while going and len(ended) < width and not (ended and max(map(mean, ended)) >= mean(going[0])):
+    while going and len(ended) < width:
         longer = []
         for score, chosen in going:
             likeliest = sorted(enumerate(log_probs(chosen).tolist()), key=lambda one: -one[1])[: width + 1]
@@ -233,7 +242,27 @@ def beam_search(log_probs, width, end, room):
                 going.append((score, chosen))
             if len(going) == width:
                 break
-    return max(ended, key=lambda one: (one[1][-1] == end, mean(one)))[1]
+    return max(ended, key=lambda one: (one[1][-1] == end, worth(one)))[1]
+
+
+def look_ahead(log_probs, width, more, end, room):
+    """The first token of the likeliest way to go on by so many tokens more than one, or fewer where it ends."""
+    going, ended = [(0.0, [])], []
+    for depth in range(more + 1):
+        if not going or len(ended) >= width:
+            break
+        longer = [
+            (score + p, [*chosen, token])
+            for score, chosen in going
+            for token, p in sorted(enumerate(log_probs(chosen).tolist()), key=lambda one: -one[1])[: width + 1]
+            if token != end or depth
+        ]
+        going = []
+        for score, chosen in sorted(longer, key=lambda one: -one[0])[: 2 * width]:
+            (ended if chosen[-1] == end or len(chosen) > room else going).append((score, chosen))
+            if len(going) == width:
+                break
+    return max([*going, *ended])[1][0]
 
 
 def ended_by_beam(events, model, tokens, text, width, limit, whole):

@@ -1,4 +1,4 @@
-"""Endings found by beam search: against a search without cache or batch, behind the end and behind marks."""
+"""Beam search, behind the end, behind marks and some tokens ahead: against a search without cache or batch."""
 
 from dataclasses import replace
 
@@ -24,77 +24,84 @@ LIMIT, WIDTH = 6, 3
 
 
 @torch.no_grad()
-def searched(model, tokens, source, target, limit, length):
-    """The best ending of a target, as if the source had ended here, and p(EMIT) of each token."""
+def grid_by_beam(model, tokens, text, theta, limit, marks=(), lookahead=0):
+    """`one_by_one`, but that an ending is searched for at the end, and behind a mark for the tokens written there; and
+    for each token elsewhere a continuation, with `lookahead`."""
 
-    def state(chosen):
-        return model(torch.tensor([source]), torch.tensor([[*target, *chosen]]), torch.tensor([length]))[0, -1, -1]
+    def state(source, target):
+        return model(torch.tensor([source]), torch.tensor([target]), torch.tensor([len(text) + 1 + before]))[0, -1, -1]
 
-    def log_probs(chosen):
-        return model.text_logits(state(chosen)).log_softmax(-1)
+    def next_of(source, target):
+        return lambda chosen: model.text_logits(state(source, [*target, *chosen])).log_softmax(-1)
 
-    chosen = slow.beam_search(log_probs, WIDTH, tokens.end, limit)
-    return [(token, float(model.emit_logits(state(chosen[:n])).softmax(-1)[1])) for n, token in enumerate(chosen)]
+    def searched(source, target):
+        """The best ending of a target, as if the source had ended here, and p(EMIT) of each token."""
+        chosen = slow.beam_search(next_of(source, target), WIDTH, tokens.end, limit - len(target) + forced)
+        states = [state(source, [*target, *chosen[:n]]) for n in range(len(chosen))]
+        return [(t, float(model.emit_logits(s).softmax(-1)[1])) for t, s in zip(chosen, states, strict=True)]
 
-
-@torch.no_grad()
-def grid_by_beam(model, tokens, text, theta, limit, marks=()):
-    """`one_by_one`, but that an ending is searched for at the end, and behind a mark for the tokens written there."""
+    before = len(tokens.source_prefix)
     source, x = [*tokens.source_prefix, *text, tokens.end], len(tokens.source_prefix)
     target, events, forced = [tokens.seed, *tokens.target_prefix], [("read", source[x], None)], 1
     forced += len(tokens.target_prefix)
-    plan, written_before = None, 0
+    at_read = list(target)  # as it was when the last source token was read
     while x < len(source) - 1:
-        hidden = model(torch.tensor([source[: x + 1]]), torch.tensor([target]), torch.tensor([len(source)]))[0, -1, -1]
+        hidden = state(source[: x + 1], target)
         token, p_emit = int(model.text_logits(hidden).argmax()), float(model.emit_logits(hidden).softmax(-1)[1])
         written = len(target) - forced
         if p_emit > theta and source[x] in marks:
-            if plan is None:
-                ending = searched(model, tokens, [*source[: x + 1], tokens.end], target, limit - written, len(source))
-                plan, written_before = [*(token for token, _ in ending), tokens.end], written
-            token = plan[written - written_before]
+            plan = searched([*source[: x + 1], tokens.end], at_read)
+            token = [*(token for token, _ in plan), tokens.end][len(target) - len(at_read)]
+        elif p_emit > theta and lookahead and token != tokens.end:
+            token = slow.look_ahead(next_of(source[: x + 1], target), WIDTH, lookahead, tokens.end, limit - written)
         if p_emit > theta and token != tokens.end:
             if written == limit:
                 return [*events, ("end", "max_target_tokens")]
             target.append(token)
             events.append(("write", token, x + 1 - len(tokens.source_prefix), p_emit))
         else:
-            x, plan = x + 1, None
+            x += 1
             events.append(("read", source[x], p_emit))
-    ending = searched(model, tokens, source, target, limit - len(target) + forced, len(source))
+            if x < len(source) - 1:
+                at_read = list(target)
+    ending = searched(source, at_read) if source[-2] in marks else []
+    since = target[len(at_read) :]
+    if ending and [token for token, _ in ending[: len(since)]] == since:
+        ending = ending[len(since) :]
+    else:
+        ending = searched(source, target)
     events += [("write", token, len(text), p_emit) for token, p_emit in ending[:-1]]
     return [*events, ("end", "end_token" if ending[-1][0] == tokens.end else "max_target_tokens")]
 
 
 def with_marks(monkeypatch):
     """Have streams without a tokenizer know which of the seven words is a mark."""
-    found = property(lambda own: own.engine.beam > 1 and not own.at_source_end and own.source[own.visible - 1] in MARKS)
-    monkeypatch.setattr(Stream, "may_have_ended", found)
+    monkeypatch.setattr(Stream, "is_mark", lambda own, read: own.source[read - 1] in MARKS)
 
 
-@pytest.mark.parametrize("marks", [(), MARKS])
+@pytest.mark.parametrize(("marks", "lookahead"), [((), 0), (MARKS, 0), ((), 1), (MARKS, 2)])
 @both_tokens
-def test_a_grid_ends_as_a_search_without_cache_does_and_not_as_without_one(tokens, marks, monkeypatch):
+def test_a_grid_goes_on_as_a_search_without_cache_does_and_not_as_without_one(tokens, marks, lookahead, monkeypatch):
     if marks:
         with_marks(monkeypatch)
-    told_apart = by_marks = ends = 0
+    told_apart = by_both = ends = 0
     for seed, theta in ((0, 0.35), (1, 0.6), (2, 0.35)):
         model = small_talk(seed, **ROWS)
         greedy = [one_by_one(model, tokens, source, theta, LIMIT) for source in SOURCES]
         plain = [grid_by_beam(model, tokens, source, theta, LIMIT) for source in SOURCES]
-        expected = [grid_by_beam(model, tokens, source, theta, LIMIT, marks) for source in SOURCES]
+        expected = [grid_by_beam(model, tokens, source, theta, LIMIT, marks, lookahead) for source in SOURCES]
         told_apart += [[e[:2] for e in s] for s in greedy] != [[e[:2] for e in s] for s in expected]
-        by_marks += [[e[:2] for e in s] for s in plain] != [[e[:2] for e in s] for s in expected]
+        by_both += [[e[:2] for e in s] for s in plain] != [[e[:2] for e in s] for s in expected]
         ends += sum(stream[-1] == ("end", "end_token") for stream in expected)
         for batch_size in (1, 3):
-            system = grid_system(model, tokens, theta, LIMIT, batch_size, beam=WIDTH)
+            system = grid_system(model, tokens, theta, LIMIT, batch_size, beam=WIDTH, lookahead=lookahead)
             for ours, theirs in zip(by_stream(system.translate(SOURCES), len(SOURCES)), expected, strict=True):
                 assert [event[:2] for event in ours] == [event[:2] for event in theirs]
                 assert [e[3] for e in ours if e[0] == "write"] == pytest.approx(
                     [e[3] for e in theirs if e[0] == "write"]
                 )
     assert told_apart > 1
-    assert (by_marks > 0) is bool(marks)
+    assert (by_both > 0) is bool(marks or lookahead)
     assert ends > 5
 
 
@@ -104,33 +111,44 @@ def test_a_grid_ends_as_a_search_without_cache_does_and_not_as_without_one(token
     [(WaitK, 1), (WaitK, 3), (WaitK, None), (Confidence, 0.5), (Lsg, 0.1), (LocalAgreement, 2), (Hold, 2),
      (AlignAtt, 1), (WholeLsg, 0.1)],
 )  # fmt: skip
-def test_each_policy_ends_as_a_search_without_cache_does(policy, setting, tokens):
-    told_apart, adaptive = 0, [BOUNDS] if policy in (Confidence, Lsg, WholeLsg) else []
+def test_each_policy_goes_on_as_a_search_without_cache_does(policy, setting, tokens):
+    told_apart = ahead = 0
+    adaptive = [BOUNDS] if policy in (Confidence, Lsg, WholeLsg) else []
     whole = policy in (LocalAgreement, Hold, AlignAtt, WholeLsg)
     for seed in range(5):
-        if seed > 1 and told_apart:
+        if seed > 1 and told_apart and (whole or setting in (3, None) or ahead):
             break
-        model = model_of(seed)
+        model, plain = model_of(seed), None
         greedy = [DEFINITIONS[policy](model, tokens, source, setting, *adaptive, LIMIT) for source in SOURCES]
-        expected = [
-            slow.ended_by_beam(events, model, tokens, source, WIDTH, LIMIT, whole)
-            for events, source in zip(greedy, SOURCES, strict=True)
-        ]
-        told_apart += greedy != expected
-        for batch_size in (1, 3):
-            system = policy_system(policy, model, tokens, setting, LIMIT, batch_size, *adaptive, beam=WIDTH)
-            events = list(system.translate(SOURCES))
-            assert [timeless(events, index) for index in range(len(SOURCES))] == expected
+        for lookahead in (0,) if whole else (0, 2):  # drafts have none
+            how = {"beam": (WIDTH, lookahead)} if lookahead else {}
+            expected = [
+                slow.ended_by_beam(
+                    DEFINITIONS[policy](model, tokens, source, setting, *adaptive, LIMIT, **how),
+                    model, tokens, source, WIDTH, LIMIT, whole,
+                )
+                for source in SOURCES
+            ]  # fmt: skip
+            told_apart += greedy != expected
+            ahead += plain is not None and plain != expected
+            plain = expected
+            for batch_size in (1, 3):
+                engine = policy_system(
+                    policy, model, tokens, setting, LIMIT, batch_size, *adaptive, beam=WIDTH, lookahead=lookahead
+                )
+                events = list(engine.translate(SOURCES))
+                assert [timeless(events, index) for index in range(len(SOURCES))] == expected
     assert told_apart
+    assert whole or setting in (3, None) or ahead  # the sources are short
 
 
-@pytest.mark.parametrize("marks", [False, True])
-def test_a_stream_that_is_left_within_an_ending_goes_on_as_it_would_have(marks, monkeypatch):
+@pytest.mark.parametrize(("marks", "lookahead"), [(False, 0), (True, 0), (True, 1)])
+def test_a_stream_that_is_left_within_an_ending_goes_on_as_it_would_have(marks, lookahead, monkeypatch):
     if marks:
         with_marks(monkeypatch)
     cut = 0
     for seed in range(4):
-        system = grid_system(small_talk(seed, **ROWS), TOKENS, 0.4, LIMIT, beam=WIDTH)
+        system = grid_system(small_talk(seed, **ROWS), TOKENS, 0.4, LIMIT, beam=WIDTH, lookahead=lookahead)
         for source in SOURCES:
 
             def stream(source=source, system=system):
@@ -190,8 +208,12 @@ def test_a_rule_says_how_many_endings_and_the_papers_grid_knows_but_one():
     for bad in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match=rf"policy\.beam={bad}: must be a whole number of at least 1"):
             EmitRule(beam=bad)
-    assert PAPER_RULE.beam == 1
-    assert EmitRule(beam=4).unusual() == {"beam": 4}
+    assert (PAPER_RULE.beam, PAPER_RULE.lookahead) == (1, 0)
+    assert EmitRule(beam=4, lookahead=1).unusual() == {"beam": 4, "lookahead": 1}
+    with pytest.raises(ValueError, match=r"policy\.lookahead=1: with policy\.beam=1 there is nothing to weigh"):
+        EmitRule(lookahead=1)
+    with pytest.raises(ValueError, match=r"policy\.lookahead=-1: must be a whole number of at least 0"):
+        EmitRule(beam=2, lookahead=-1)
 
 
 def test_one_ending_is_the_greedy_one():
