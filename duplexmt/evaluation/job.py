@@ -178,7 +178,6 @@ class Job:
         for corpus in read_at_once(
             corpus for corpus in corpora if corpus["corpus"] != "builtin" or corpus != held_out_from
         ):
-            log.info("looking for test sentences in what %s was trained on (check_overlap=false: does not)", name)
             found.append(likeness_to_training(name, corpus, loaded.tokenizer, pairs))
         known = [likeness for likeness in found if likeness is not None]
         if len(known) < len(found):

@@ -1,5 +1,6 @@
 """How like test sentences are to what a model was trained on, and the warning about those it was trained on."""
 
+import copy
 import logging
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from duplexmt.corpus import overlap
 from duplexmt.corpus.overlap import LEAST, likeness_to_training, read_at_once
 from duplexmt.corpus.prepared import UNMADE, prepare_corpus
 from tests.data_prep.brute_force import likeness
-from tests.helpers import CORPUS, tiny_tokenizer, tsv
+from tests.helpers import CORPUS, byte_level_tokenizer, tiny_tokenizer, tsv
 
 PAIRS = [(f"我有{n}本书。", f"I have {n} books.") for n in range(10)]
 
@@ -35,10 +36,13 @@ def test_training_sentences_in_a_test_set_are_counted_and_one_is_shown(corpus, c
     with caplog.at_level(logging.INFO):
         found = likeness_to_training("a/model", corpus, prepared.tokenizer, pairs)
     said = said_here(caplog)
-    first, second = [record.getMessage() for record in said]
-    assert said[0].levelname == "WARNING"
-    assert f"a/model was trained on 2 of these 4 test sentences ({known.source!r}, for one)" in first
-    assert "of 4 test sentences 2 have a relative among its training pairs (likeness of 0.5 or more), 1 one" in second
+    announced, first, second = [record.getMessage() for record in said]
+    where = corpus["path"]
+    assert f"looking for test sentences in {where}, which a/model was trained on (" in announced
+    assert said[1].levelname == "WARNING"
+    assert f"a/model was trained on 2 of these 4 test sentences ({known.source!r}, for one) in {where}, which" in first
+    assert f"of 4 test sentences 2 have a relative among its training pairs of {where} (likeness of 0.5" in second
+    assert second.endswith(" or more), 1 one of 0.3 to 0.5")
     assert found.tolist() == [pytest.approx(3 / 7), 1, 0, 1]
 
 
@@ -68,14 +72,15 @@ def test_of_many_training_pairs_as_many_are_looked_at_as_time_allows_and_that_is
     monkeypatch.setattr(overlap, "_MOST", 3)
     with caplog.at_level(logging.INFO):
         found = likeness_to_training("a/model", corpus, prepared.tokenizer, prepared.splits["train"])
-    assert said_here(caplog)[0].getMessage() == "a/model: its first 3 of 8 training pairs are looked at"
+    told = f"{corpus['path']}: the first 3 of 8 training pairs are looked at"
+    assert said_here(caplog)[1].getMessage() == told
     assert (found == 1).tolist() == [True] * 3 + [False] * 5
 
 
 def test_a_corpus_that_is_gone_is_told_and_stops_nothing(corpus, caplog):
     with caplog.at_level(logging.INFO):
         found = likeness_to_training("a/model", corpus | {"path": "no/such/pairs.tsv"}, None, [Pair("别的。", "Else.")])
-    (record,) = caplog.records
+    _, record = caplog.records
     assert found is None
     assert record.levelname == "INFO"
     assert "not checked whether it was trained on test sentences: no corpus at no/such/pairs.tsv" in record.getMessage()
@@ -107,3 +112,27 @@ def test_of_a_corpus_taken_whole_long_pairs_are_looked_through_too(corpus):
     assert likeness_to_training("a/model", whole, tiny_tokenizer(), [long]) == [1]
     for apart in ({"train_size": 3}, {"corpus": "wmt21_zhen"}):
         assert read_at_once([asked | apart])[0]["max_tokens"] == 20, "it decides which pairs are drawn"
+
+
+def test_a_corpus_is_searched_once_however_many_models_were_trained_on_it(corpus, caplog, monkeypatch):
+    asked, counted = corpus | {"sources": ["one", "two"]}, corpus | {"max_tokens": 40, "train_size": 3}
+    pairs, tokenizer = prepare_corpus(**corpus).splits["train"][:2], tiny_tokenizer()
+    reads = []
+    monkeypatch.setattr(overlap, "prepare_corpus", lambda **given: reads.append(given) or prepare_corpus(**given))
+
+    def search(model, corpus, tokenizer, pairs):
+        """What is found, what is said of it, and how often a corpus has been read."""
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            found = likeness_to_training(model, corpus, tokenizer, pairs).tolist()
+        return found, [record.getMessage().replace(model, "MODEL") for record in said_here(caplog)], len(reads)
+
+    found, said, _ = search("a/model", asked, tokenizer, pairs)
+    assert search("b/model", dict(reversed(asked.items())), byte_level_tokenizer(), list(pairs)) == (found, said[1:], 1)
+    assert all("(2 files)" in message for message in said)
+    assert search("a/model", asked, tokenizer, pairs[:1])[2] == 2, "another test set"
+    assert search("a/model", asked | {"seed": 2}, tokenizer, pairs)[2] == 3, "another corpus"
+    first = search("a/model", counted, tokenizer, pairs)
+    same = copy.deepcopy(tokenizer)
+    assert search("b/model", counted, same, pairs) == (first[0], first[1][1:], 4)
+    assert search("b/model", counted, byte_level_tokenizer(), pairs)[2] == 5, "other pairs may be short enough"
