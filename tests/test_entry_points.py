@@ -337,7 +337,7 @@ def test_translation_as_text_gives_a_line_for_every_line_and_writes_no_file(trai
         (["train.py", "policy.lamb=0.1"], "error: policy.lamb: there is no such setting"),
         (["train.py", "data.batch_size=many"], "error: data.batch_size=many: must be a whole number"),
         (["train.py", "-m", "data=pairs", "data.path=/nope", "policy.lam=0.1,1"], "error: data.path=/nope: there is"),
-        (["evaluate.py", "-m", "policy.theta=0.3,2", "limit=1,2"], "error: policy.theta=2: "),
+        (["evaluate.py", "-m", "policy.theta=0.3,2", f"model_folder='{ROOT}/models/zh-en'"], "error: policy.theta=2: "),
         (["train.py", "experiment=duplex_results"], "error: experiment=duplex_results gives "),
         (["train.py", "resume=no/such/run"], "error: resume=no/such/run: no run with a checkpoint there"),
         (["evaluate.py", "policy.theta=1.5"], "error: policy.theta=1.5: "),

@@ -35,9 +35,10 @@ ROOMS = (
     "serving",  # the live server
 )
 LOOSE = {"__init__", "config", "command_line"}  # the modules that belong to no room
-# The rules of options, and the settings of a server, which the schema has, too.
+# The rules of options, and the settings of a server, which the schema has, too; and where a path of a setting leads.
 SCHEMA_KNOWS = {
     "duplexmt.corpus.corpus_settings",
+    "duplexmt.corpus.repository",
     "duplexmt.decoder.decoder_options",
     "duplexmt.grid.grid_options",
     "duplexmt.policy.decoding_options",
