@@ -7,6 +7,7 @@ as good as the share of target tokens for which it attends to that source token 
 tokens count that are brought clearly, by `CLEAR` nats or more.
 """
 
+import sys
 from collections.abc import Sequence
 
 import torch
@@ -19,7 +20,7 @@ from ..data.tokenizer import StreamTokens
 from ..decoder.cache import TARGET, Append, DecoderCache, Run
 from ..decoder.layout import SOURCE
 from ..decoder.model import DecoderModel
-from ..model_folder.artifact import choose_device, load_model_folder
+from ..model_folder.artifact import choose_device, corpus_name, load_model_folder
 from ..model_folder.hugging_face import writable
 from ..model_folder.manifest import read_manifest, write_manifest
 from ..policy.heatmap import losses_of_head
@@ -117,6 +118,9 @@ def main() -> None:
         if not isinstance(loaded.model, DecoderModel) or loaded.model.rows:
             raise ValueError(f"{arguments.model_folder} holds a grid: AlignAtt is for wait-k and offline models")
         settings = corpus_settings(loaded.info["data"]) | UNMADE | {"tokenizer": loaded.tokenizer}
+        if settings["corpus"] != "wmt21_zhen":  # of which so many were drawn when it was prepared
+            settings["train_size"] = min(arguments.pairs, settings["train_size"] or arguments.pairs)
+        print(f"preparing {arguments.pairs} pairs of {corpus_name(settings)}", file=sys.stderr, flush=True)
         pairs = prepare_corpus(**settings).splits["train"][: arguments.pairs]
         sources = loaded.sources.ids([pair.source for pair in pairs])
         both = [pair.target for pair in pairs], [pair.source for pair in pairs]
