@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -128,9 +128,10 @@ def run(
 
     if trainer.is_global_zero:  # only it has the run's folder for sure
         check_replaceable(folder / "model")
+    base = cache(base_at)  # so that the hub is asked once: both are mostly one name
     for settings_of, setting in ((cfg.model, "backbone"), (cfg.data, "tokenizer")):
         if getattr(settings_of, setting) is not None:
-            setattr(settings_of, setting, base_at(getattr(settings_of, setting)))
+            setattr(settings_of, setting, base(getattr(settings_of, setting)))
     prepared, tokens = corpus_of(cfg, folder)
     seed, packed = cfg.training.seed, batches["batch_tokens"]
     backbone = backbone_of(cfg, len(prepared.tokenizer), tokens.end, trainer.precision)

@@ -15,6 +15,7 @@ def log_to_stderr() -> None:
     handler.addFilter(Sparing())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.captureWarnings(True)
+    logging.getLogger("huggingface_hub").propagate = False  # it shows its lines itself
 
 
 class Sparing(logging.Filter):
