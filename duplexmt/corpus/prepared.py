@@ -60,6 +60,12 @@ class PreparedCorpus:
         return f"{self.report.summary()}\n{sizes} pairs; vocabulary of {len(self.tokenizer):,}".strip()
 
 
+def announce(doing: str, pairs: Sequence[Pair]) -> None:
+    """Say what is done with pairs, if they are so many that it takes a while."""
+    if len(pairs) > _BATCH:
+        log.info("%s %s pairs", doing, f"{len(pairs):,}")
+
+
 def counters(tokenizer: Any, segmentation: str) -> tuple[CountTokens, CountTokens]:
     """What counts the tokens of source texts, and of target texts."""
     return (
@@ -112,12 +118,14 @@ def add_made(asked: CorpusSettings, corpus: PreparedCorpus, name: str, made: Seq
 
 def add_copies(asked: CorpusSettings, corpus: PreparedCorpus) -> None:
     """Add training pairs with something drawn on both sides, as far as they are short enough; see `copies`."""
+    announce("making copies of", corpus.splits["train"])
     made = copies(corpus.splits["train"], asked.copies, (asked.source_language, asked.target_language), asked.seed)
     add_made(asked, corpus, "copies", list(compress(made, fits(made, asked.max_tokens, *corpus.counters))))
 
 
 def add_joined(asked: CorpusSettings, corpus: PreparedCorpus, most: int) -> None:
     """Add training pairs made of two each, of at most `most` tokens; see `joined_pairs`."""
+    announce("joining", corpus.splits["train"])
     languages = asked.source_language, asked.target_language
     pairs = joined_pairs(corpus.splits["train"], most, languages, *corpus.counters, asked.seed)
     add_made(asked, corpus, "joined", pairs)
@@ -148,8 +156,6 @@ def prepare_pairs(asked: CorpusSettings, train: bool) -> PreparedCorpus:
         splits, excluded = file_pairs(asked, report, train), list[Pair]()
     else:
         splits, excluded = folder_pairs(asked, report, train)
-    if train:
-        log.info("counting tokens of %s training pairs", f"{len(splits['train']):,}")
     tokenizer = tokenizer_for(asked, splits.get("train", [])[:BPE_PAIRS])
     filtered = ("train", "validation") if train else ("validation",)  # test pairs are what they are
     splits = splits | fitting(asked, {name: splits[name] for name in filtered}, tokenizer, report, asked.train_size)
@@ -176,6 +182,7 @@ KINDS: dict[str, Callable[[CorpusSettings, bool], PreparedCorpus]] = {
 def tokenizer_for(asked: CorpusSettings, pairs: Sequence[Pair], words: Sequence[list[str]] | None = None) -> Any:
     """The tokenizer asked for, or a BPE trained on these pairs, of whose sources the words may be known."""
     if asked.tokenizer is None:
+        announce(f"training a vocabulary of {asked.vocab_size:,} on", pairs)
         known = words or [[pair.before, pair.source] if pair.before else [pair.source] for pair in pairs]
         texts = [text for source, pair in zip(known, pairs, strict=True) for text in (*source, pair.target)]
         return train_bpe(texts, asked.vocab_size)
@@ -197,6 +204,8 @@ def fitting(
     for name, pairs in splits.items():
         size = train_size if name == "train" else None
         wanted, looked_at, chosen = len(pairs) if size is None else size, 0, list[Pair]()
+        if most is not None:
+            announce("counting tokens of", pairs[:size])
         while looked_at < len(pairs) and len(chosen) < wanted:
             batch = pairs[looked_at : looked_at + _BATCH]
             looked_at += len(batch)

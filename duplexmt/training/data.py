@@ -9,7 +9,7 @@ from typing import Any
 import lightning as L
 from torch.utils.data import DataLoader
 
-from ..corpus.prepared import PreparedCorpus
+from ..corpus.prepared import PreparedCorpus, announce
 from ..data.batch import Example, collate
 from ..data.copying import target_ids
 from ..data.loader import StepLoader
@@ -49,6 +49,7 @@ class GridDataModule(L.LightningDataModule):
         """Tokenised pairs of a split; tokenised once."""
         if split not in self._examples:
             pairs, sources = self.prepared.splits[split], self.prepared.sources
+            announce("tokenising", pairs)
             texts = [pair.source for pair in pairs]
             targets = target_ids(
                 self.prepared.tokenizer, [pair.target for pair in pairs], texts, self.tokens.copy_tokens

@@ -1,8 +1,13 @@
-"""What is held out, prepared without the training pairs: the same pairs, and the same refusals."""
+"""What is held out, prepared without the training pairs: the same pairs, and the same refusals; what is announced."""
+
+import logging
 
 import pytest
 
-from duplexmt.corpus.prepared import prepare_corpus
+from duplexmt.corpus import prepared as corpora
+from duplexmt.corpus.prepared import UNMADE, prepare_corpus
+from duplexmt.data.tokenizer import stream_tokens
+from duplexmt.training.data import GridDataModule
 from tests.helpers import CORPUS, tiny_tokenizer, tsv
 
 PAIRS = [(f"我有{n}本书。", f"I have {n} books.") for n in range(60, 140)]
@@ -54,3 +59,21 @@ def test_validation_pairs_that_are_all_too_long_are_refused_without_the_others_t
     settings = SETTINGS | {"path": tsv(tmp_path / "all.tsv", PAIRS), "tokenizer": tiny_tokenizer(), "max_tokens": 1}
     with pytest.raises(ValueError, match="no validation pair is left"):
         prepare_corpus(train=False, **settings)
+
+
+def test_what_takes_a_while_with_many_pairs_is_announced(tmp_path, monkeypatch, caplog):
+    settings = SETTINGS | {"path": tsv(tmp_path / "all.tsv", PAIRS), "copies": 0.5, "joined_tokens": 40}
+    with caplog.at_level(logging.INFO, corpora.__name__):
+        prepare_corpus(**settings)
+        assert not caplog.messages, "they are few"
+        monkeypatch.setattr(corpora, "_BATCH", 20)
+        prepared = prepare_corpus(**settings)
+        prepare_corpus(**settings | UNMADE | {"max_tokens": None, "tokenizer": prepared.tokenizer})
+        GridDataModule(prepared, stream_tokens(prepared.tokenizer), batch_size=4, seed=1).examples("train")
+    assert caplog.messages == [
+        "training a vocabulary of 400 on 56 pairs",
+        "counting tokens of 56 pairs",
+        "making copies of 56 pairs",
+        f"joining {56 + prepared.report.counts['train']['copies']} pairs",
+        f"tokenising {len(prepared.splits['train'])} pairs",
+    ]
