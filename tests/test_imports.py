@@ -173,10 +173,21 @@ def test_only_the_schema_the_command_lines_the_entry_points_and_main_files_impor
         assert importers(package, but=known) == []
 
 
-def test_the_live_server_and_the_schema_load_no_torch():
+COMMANDS = (
+    "duplexmt.evaluation.samples",
+    "duplexmt.model_folder.pack",
+    "duplexmt.model_folder.push",
+    "duplexmt.report.__main__",
+    "duplexmt.tracking.dashboard",
+    "duplexmt.translator.back_translation",
+)
+
+
+def test_the_live_server_the_schema_and_commands_that_read_their_arguments_load_no_torch():
     # The server's engine is a process of its own, and does; --help and configuration errors must be immediate.
     names = sorted(name for name in imports()["serve"] if within(name, "duplexmt"))
     assert "duplexmt.config" in names
+    names += COMMANDS
     code = f"import importlib, sys\nfor name in {names}: importlib.import_module(name)\n"
     code += "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

@@ -13,16 +13,15 @@ them typed, and says how they were chosen.
 from collections.abc import Iterable
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..common.command import command_parser, one_line_errors
 from ..metrics.units import Unit, split_units, text_unit
 from ..model_folder.manifest import read_manifest, write_manifest
 from ..model_folder.pack import check_evaluated
-from .alike import BANDS, SHOWN, read_likeness
-from .results import of_one_test_set
-from .scores import name_points
-from .translation import Record
+
+if TYPE_CHECKING:
+    from .translation import Record
 
 COUNT = 6
 SHARED = 1 / 4  # of a sentence's words, at most, that may be in one chosen before
@@ -35,6 +34,10 @@ def record_samples(evaluation: Path, model_folder: Path) -> dict[str, Any]:
         ValueError: for a folder that is none, an evaluation of another model, one that does not know what is new to
             it, and one in which no sentence is right at each setting.
     """
+    from .alike import BANDS, SHOWN, read_likeness
+    from .results import of_one_test_set
+    from .scores import name_points
+
     info = read_manifest(model_folder)
     check_evaluated(evaluation, model_folder, info)
     (decoding,) = of_one_test_set([evaluation])
@@ -65,12 +68,12 @@ def record_samples(evaluation: Path, model_folder: Path) -> dict[str, Any]:
     return samples
 
 
-def is_right(record: Record) -> bool:
+def is_right(record: "Record") -> bool:
     """Whether a translation is one of its references."""
     return record["text"] in record["references"]
 
 
-def varied(records: Iterable[Record], unit: Unit) -> list[Record]:
+def varied(records: Iterable["Record"], unit: Unit) -> list["Record"]:
     """The longest ones that have little in common."""
     chosen: list[tuple[Record, list[str]]] = []
     cut = [(record, split_units(record["text"].lower(), unit)) for record in records]

@@ -12,13 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 
 from ..common.command import command_parser, one_line_errors
 from ..common.files import write_whole
 from ..corpus.repository import PREFIX, ROOT
-from .artifact import check_replaceable, load_model_folder, save_model_folder
 from .hugging_face import model_at
 from .manifest import MANIFEST, found_out, read_manifest, write_manifest
 
@@ -35,6 +33,10 @@ def pack(source: str | Path, into: Path, results: Sequence[Path] = (), *, larges
             does not hold, or a folder that gets too large.
         FileNotFoundError: for an evaluation without results.
     """
+    import torch
+
+    from .artifact import check_replaceable, load_model_folder, save_model_folder
+
     check_replaceable(into)
     if Path(into).resolve() == model_at(source).resolve():
         raise ValueError(f"{into}: would take the place of the model itself; give another folder")

@@ -19,7 +19,6 @@ from huggingface_hub.utils import disable_progress_bars
 
 from .. import __version__
 from ..common.command import command_parser, one_line_errors
-from .artifact import corpus_name, model_card
 from .hugging_face import KINDS, NAME
 from .manifest import MANIFEST, check_content, manifest_text, read_manifest
 from .pack import for_others
@@ -46,6 +45,8 @@ def push(folder: Path, name: str, any_licence: bool = False) -> str:
             nobody else has.
         OSError: what the hub refuses.
     """
+    from .artifact import model_card
+
     if not NAME.fullmatch(name):
         raise ValueError(f"{name}: must be owner/name, such as alice/zh-en")
     info = read_manifest(folder)
@@ -80,6 +81,8 @@ PACK = "python -m duplexmt.model_folder.pack FOLDER OTHER"
 def check_licences(folder: Path, info: Mapping[str, Any], card: str) -> None:
     """Refuse (ValueError) data, of this training or the base's, whose licence does not say that everybody may use it;
     and a card that says so of the model."""
+    from .artifact import corpus_name
+
     found = [(corpus_name(data), str(data.get("licence"))) for data in [*info["trained_before"], info["data"]]]
     if front := REGEX_YAML_BLOCK.match(card.removeprefix("\ufeff")):
         try:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from ..common.command import command_parser, one_line_errors
-from .artifacts import PARETO
 
 CHART = "duplexmt-pareto"
 CHART_FILE = Path(__file__).parents[1] / "drawing" / "pareto.vl.json"
@@ -39,6 +38,7 @@ def workspace(entity: str, project: str) -> Any:
         import wandb_workspaces.workspaces as workspaces
     except ImportError as error:
         raise ValueError("the layout needs the package wandb-workspaces: pip install wandb-workspaces") from error
+    from .artifacts import PARETO
 
     curves = [reports.LinePlot(title=title, x=STEP, y=list(metrics)) for title, metrics in CURVES.items()]
     media = [

@@ -22,7 +22,6 @@ from ..common.streams import chunks, text
 from ..common.text import text_key
 from ..model_folder.hugging_face import model_at
 from ..model_folder.manifest import checksum, read_manifest
-from .translator import load
 
 AGAIN = re.compile(r"(.{1,4})\1\1")
 GRAM = 3
@@ -68,6 +67,8 @@ def translated(model_folder: str, targets: list[str], begun: Path) -> list[str]:
     Raises:
         ValueError: of `duplexmt.load`; `begun` is not of this model, or not of these targets.
     """
+    from .translator import load
+
     head = f"model {fingerprint(model_folder)}"
     whole, _, _ = begun.read_text(encoding="utf-8").rpartition("\n") if begun.is_file() else ("", "", "")
     first, *rows = whole.split("\n")  # without a line that was cut off

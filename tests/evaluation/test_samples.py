@@ -25,7 +25,7 @@ def evaluated(monkeypatch, folder, *settings):
     }
     test = {"sentences": len(settings[0]), "target_language": "en"}
     decoding = SimpleNamespace(points=points, test=test, sorted=records.__getitem__)
-    monkeypatch.setattr(samples, "of_one_test_set", lambda folders: [decoding])
+    monkeypatch.setattr("duplexmt.evaluation.results.of_one_test_set", lambda folders: [decoding])
     write_likeness(folder, "a", [0.4] * len(settings[0]), len(settings[0]))
 
 

@@ -78,7 +78,7 @@ def test_a_packed_model_keeps_its_alignment_heads(tmp_path):
 
 
 def test_the_card_has_scores_with_intervals_and_whom_the_data_is_owed_to(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(pack, "load_model_folder", with_data(OF_THE_BOX))
+    monkeypatch.setattr("duplexmt.model_folder.artifact.load_model_folder", with_data(OF_THE_BOX))
     (tmp_path / "results.json").write_text(json.dumps(TABLE), encoding="utf-8")
     apart = {"sentences": 3000, "sentences < 0.3": 1200, "BLEU < 0.3": 14.25, "sentences ≥ 0.5": 0}
     rows = {"rows": [apart, apart | {"BLEU < 0.3": 15.0}]}

@@ -22,7 +22,9 @@ def told(monkeypatch):
             asked.append(text)
             yield "".join("甲乙丙丁戊"[number] for number in range(len(text.split()))) + "。"
 
-    monkeypatch.setattr(back_translation, "load", lambda *_, **__: SimpleNamespace(translate_each=translate_each))
+    monkeypatch.setattr(
+        "duplexmt.translator.translator.load", lambda *_, **__: SimpleNamespace(translate_each=translate_each)
+    )
     monkeypatch.setattr(back_translation, "fingerprint", lambda folder: f"of {folder}")
     return asked
 
