@@ -118,9 +118,7 @@ def main() -> None:
         if not isinstance(loaded.model, DecoderModel) or loaded.model.rows:
             raise ValueError(f"{arguments.model_folder} holds a grid: AlignAtt is for wait-k and offline models")
         settings = corpus_settings(loaded.info["data"]) | UNMADE | {"tokenizer": loaded.tokenizer}
-        if settings["corpus"] != "wmt21_zhen":  # of which so many were drawn when it was prepared
-            settings["train_size"] = min(arguments.pairs, settings["train_size"] or arguments.pairs)
-        print(f"preparing {arguments.pairs} pairs of {corpus_name(settings)}", file=sys.stderr, flush=True)
+        print(f"preparing {corpus_name(settings)}", file=sys.stderr, flush=True)
         pairs = prepare_corpus(**settings).splits["train"][: arguments.pairs]
         sources = loaded.sources.ids([pair.source for pair in pairs])
         both = [pair.target for pair in pairs], [pair.source for pair in pairs]

