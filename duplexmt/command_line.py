@@ -127,7 +127,7 @@ def first_process() -> bool:
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """Work in a folder that no other run works in meanwhile; the processes that a run starts are its own. A run that is
-    refused before it has written anything leaves no folder.
+    refused, or interrupted, before it has written anything leaves no folder.
 
     Raises:
         ValueError: if another one does.
@@ -137,7 +137,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     with locked(folder, wait=False) if first_process() else nullcontext():
         try:
             yield
-        except (ValueError, OSError):
+        except (ValueError, OSError, KeyboardInterrupt):
             if first_process():
                 remove_unused(folder)
             raise

@@ -833,7 +833,10 @@ def test_a_sweep_of_which_a_job_has_a_forbidden_value_is_refused_before_the_firs
     [([], False), (["train.log", "train_ddp_process_1.log"], False), (["notes.log"], True), (["metrics/"], True)],
 )
 @pytest.mark.parametrize("sweep", [False, True])
-def test_a_refused_run_leaves_no_folder_but_where_something_is_in_it(tmp_path, monkeypatch, found, left, sweep):
+@pytest.mark.parametrize("why", [ValueError, KeyboardInterrupt])
+def test_a_refused_or_interrupted_run_leaves_no_folder_but_where_something_is_in_it(
+    tmp_path, monkeypatch, found, left, sweep, why
+):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "runs" / "new"
     folder.mkdir(parents=True)
@@ -843,8 +846,8 @@ def test_a_refused_run_leaves_no_folder_but_where_something_is_in_it(tmp_path, m
         (folder.parent / "multirun.yaml").touch()
     config = OmegaConf.create({"hydra": {"job": {"name": "train"}}})
     monkeypatch.setattr("duplexmt.command_line.HydraConfig.get", lambda: config.hydra)
-    with pytest.raises(ValueError, match="wrong"), alone_in(folder):
-        raise ValueError("wrong")
+    with pytest.raises(why, match="wrong"), alone_in(folder):
+        raise why("wrong")
     assert (tmp_path / "runs").exists() == folder.exists() == left
     assert not left or {path.name for path in folder.iterdir()} == {name.rstrip("/") for name in found}
 
