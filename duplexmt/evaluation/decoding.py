@@ -85,8 +85,13 @@ class Point:
 
 def model_digest(folder: Path, info: Mapping[str, Any]) -> str:
     """Fingerprint of a model folder: its weights, tokenizer and options, but neither its card nor its records."""
+    return digest_by({name: file_digest(folder / name) for name in info["files"]}, info)
+
+
+def digest_by(digests: Mapping[str, str], info: Mapping[str, Any]) -> str:
+    """The same by those of its files, which a model that was loaded has in its manifest, and was compared with."""
     contents = [{name: info[name] for name in ("system", "grid", "prefix", "backbone", "tokens") if name in info}]
-    contents += [{name: file_digest(folder / name)} for name in sorted(info["files"])]
+    contents += [{name: digests[name]} for name in sorted(info["files"])]
     if info.get("backbone") is not None:
         contents.append({"base": base_digest(info["backbone"])})
     return digest(contents)

@@ -25,6 +25,7 @@ from .decoding import (
     Setting,
     TestSet,
     digest,
+    digest_by,
     model_digest,
 )
 from .translation import tokenise, translate
@@ -201,7 +202,7 @@ def point_of(
     if asks_length(system, model.anchor, model.k):
         options[TOLD_LENGTH] = told_length
         what += [] if told_length else ["untold"]
-    fingerprint, seed = model_digest(folder, info), info["training"].get("seed")
+    fingerprint, seed = digest_by(info["digests"], info), info["training"].get("seed")
     key = digest([fingerprint, system, setting, [*what, rule] if rule else what])
     return Point(system, setting, str(folder.resolve()), fingerprint, options, key, name_of(folder, info), seed)
 

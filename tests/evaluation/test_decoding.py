@@ -228,7 +228,7 @@ def test_a_folder_without_evaluation_or_with_a_damaged_one_is_refused(tmp_path):
 
 def manifest_of(system, **further):
     part = {"grid": {"softmax": "joint"}} if system == "grid" else {"prefix": {"k": further.pop("k"), "anchor": 0}}
-    return {"system": system, "files": {}, "backbone": None, "training": {"seed": 3}, **part, **further}
+    return {"system": system, "files": {}, "digests": {}, "backbone": None, "training": {"seed": 3}, **part, **further}
 
 
 @pytest.mark.parametrize(

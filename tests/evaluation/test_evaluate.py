@@ -9,7 +9,7 @@ import pytest
 import evaluate
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.evaluation.alike import BANDS, read_likeness
-from duplexmt.evaluation.decoding import SCORED, Decoding
+from duplexmt.evaluation.decoding import SCORED, Decoding, model_digest
 from duplexmt.evaluation.results import score
 from duplexmt.model_folder.manifest import MANIFEST, read_manifest, write_manifest
 
@@ -264,6 +264,14 @@ def test_sentences_with_and_without_relatives_in_training_are_scored_apart(model
     with caplog.at_level("INFO"):
         decode(tmp_path / "out", [models / "grid"], *given)
     assert not [record for record in caplog.records if "looking for test sentences" in record.getMessage()]
+
+
+def test_a_models_files_are_read_as_it_is_loaded_and_not_for_each_point(models, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("duplexmt.evaluation.decoding.file_digest", None)
+        found = decode(tmp_path / "out", [models / "grid"], "policy.theta=[0.2,0.8]")
+    expected = model_digest(models / "grid", read_manifest(models / "grid"))
+    assert [point.model for point in found.points.values()] == [expected] * 2
 
 
 def test_where_nothing_is_known_of_training_pairs_there_is_no_table_of_relatives(models, tmp_path):
