@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ..decoder.cache import Append, Run
+from ..decoder.cache import Append
 from ..decoder.layout import SOURCE
 from .stream import Move, Moves, Stream
 
+UNLIKELY = 2.3
+"""A token that is less likely than the likeliest by more than so many nats (a tenth) is not looked behind."""
 LENGTH = 1.5
 """What the log-probability of an ending is divided by is its length, to this power; above 1 it favours longer ones."""
 
@@ -112,38 +114,39 @@ def best_ending(stream: Stream, whole: bool) -> Generator[Move, Any, Hypothesis]
         stream: a copy, whose source has ended.
         whole: see `end_by_beam`.
     """
-    first = stream.engine.states.first_free_line
-    runs = [*stream.source_run(stream.visible), *stream.target_runs(0, whole, first)]
-    _, ended = yield from search(Hypothesis(stream, [], 0.0, first), runs)
+    width, first = stream.engine.beam, stream.engine.states.first_free_line
+    going, ended = [Hypothesis(stream, [], 0.0, first)], list[Hypothesis]()
+    append = Append([*stream.source_run(stream.visible), *stream.target_runs(0, whole, first)], best=True)
+    while going and len(ended) < width:
+        going, over = chosen_of(followed(going, (yield append)), width)
+        ended += over
+        append = on_lines(going)
     return max(ended, key=lambda each: (each.reason == "end_token", each.worth))
 
 
 def look_ahead(stream: Stream) -> Generator[Move, Any, int]:
     """The next token of the likeliest way to go on by `lookahead` tokens more than it, or fewer where it then waits for
-    more of its source. All of it is in the cache, as `Stream.present` was asked for last."""
-    begun = Hypothesis(stream.fork(), [], 0.0, stream.engine.states.line(stream.visible))
-    going, ended = yield from search(begun, [], stream.engine.lookahead + 1)
+    more of its source; as long as two are likely. All of it is in the cache, as `Stream.present` was asked for last."""
+    engine = stream.engine
+    going, ended = [Hypothesis(stream.fork(), [], 0.0, engine.states.line(stream.visible))], list[Hypothesis]()
+    append = Append([], best=True)
+    for _ in range(engine.lookahead + 1):
+        going, over = chosen_of(followed(going, (yield append)), engine.beam)
+        going = [each for each in going if each.score >= going[0].score - UNLIKELY]
+        ended += over
+        if not going or len(going) + len(ended) == 1:
+            break
+        append = on_lines(going)
     return max([*going, *ended], key=lambda each: each.score).chosen[0][0]
 
 
-def search(
-    begun: Hypothesis, runs: Sequence[Run], steps: int | None = None
-) -> Generator[Move, Any, tuple[list[Hypothesis], list[Hypothesis]]]:
-    """Hypotheses that go on after so many steps, or until enough have ended, and those that have ended.
-
-    Args:
-        runs: what is not in the cache, for the state that predicts the first token; none, where it was asked for last.
-    """
-    width, going, ended = begun.stream.engine.beam, [begun], list[Hypothesis]()
-    append = Append(runs, best=True)
-    while going and len(ended) < width and steps != 0:
-        found = yield append
-        going, longer = [], followed(going, found)
-        for each in islice(longer, 2 * width):
-            (ended if each.reason else going).append(each)
-            if len(going) == width:
-                break
-        append, steps = on_lines(going), None if steps is None else steps - 1
+def chosen_of(longer: Iterator[Hypothesis], width: int) -> tuple[list[Hypothesis], list[Hypothesis]]:
+    """The first `width` hypotheses that go on, and those before them that have ended; of at most twice as many."""
+    going, ended = list[Hypothesis](), list[Hypothesis]()
+    for each in islice(longer, 2 * width):
+        (ended if each.reason else going).append(each)
+        if len(going) == width:
+            break
     return going, ended
 
 

@@ -246,11 +246,10 @@ def beam_search(log_probs, width, end, room):
 
 
 def look_ahead(log_probs, width, more, end, room):
-    """The first token of the likeliest way to go on by so many tokens more than one, or fewer where it ends."""
+    """The first token of the likeliest way to go on by so many tokens more than one, or fewer where it ends; ways that
+    are ten times less likely than the likeliest are left, and if one is left it is taken."""
     going, ended = [(0.0, [])], []
     for depth in range(more + 1):
-        if not going or len(ended) >= width:
-            break
         longer = [
             (score + p, [*chosen, token])
             for score, chosen in going
@@ -262,6 +261,9 @@ def look_ahead(log_probs, width, more, end, room):
             (ended if chosen[-1] == end or len(chosen) > room else going).append((score, chosen))
             if len(going) == width:
                 break
+        going = [one for one in going if one[0] >= going[0][0] - 2.3]
+        if not going or len([*going, *ended]) == 1:
+            break
     return max([*going, *ended])[1][0]
 
 
