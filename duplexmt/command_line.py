@@ -150,7 +150,7 @@ def check_data(data: CorpusSettings) -> None:
         ValueError: for a file, folder or pattern that leads nowhere.
         FileNotFoundError: for one of the repository, where there is none.
     """
-    for name in ("root", "path", "train_path", "validation_path", "test_path"):
+    for name in ("path", "train_path", "validation_path", "test_path"):  # of raw files what is prepared may be left
         given = getattr(data, name)
         if given is not None and not located(given).exists() and not glob(given):
             raise ValueError(f"data.{name}={given}: there is no such file or folder, and nothing matches it")
