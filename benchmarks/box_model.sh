@@ -43,9 +43,7 @@ de-en)
     ;;
 *) die "which model? benchmarks/box_model.sh zh-en, or de-en" ;;
 esac
-beam=4 # endings weighed; for German not measured
-[[ $model == zh-en ]] || beam=1
-evaluate theta "model_folder=$(of $last)" "target_al=${AL:-3}" "limit=${LIMIT:-500}" "policy.beam=$beam"
+evaluate theta "model_folder=$(of $last)" "target_al=${AL:-3}" "limit=${LIMIT:-500}" policy.beam=4 policy.lookahead=1
 [[ -e $OUT/packed/duplexmt.json ]] || run -m duplexmt.model_folder.pack "$OUT/$last/model" "$OUT/packed"
 for data in "${tests[@]}"; do
     limit=${LIMIT:-}

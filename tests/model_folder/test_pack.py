@@ -62,11 +62,12 @@ def test_a_packed_model_is_the_trained_one_up_to_the_rounding_of_its_weights(tra
 
 
 def test_a_packed_model_keeps_its_theta(trained, tmp_path):
-    point = {"theta": 0.625, "AL": 3.0312, "validation": "pairs, validation split", "sentences": 500}
+    point = {"theta": 0.625, "AL": 3.0312, "validation": "pairs, validation split", "sentences": 500, "beam": 4}
     write_manifest(trained, read_manifest(trained) | {"operating_point": point})
     packed = pack.pack(trained, tmp_path / "packed")
     assert read_manifest(packed)["operating_point"] == point
-    told = "Where no θ is given it takes 0.62, which has AL 3.03 on 500 sentences (pairs, validation split)."
+    told = "Where no θ is given it takes 0.62, which has AL 3.03 on 500 sentences (pairs, validation split). "
+    told += "At any θ it decodes with `policy.beam=4`."
     assert told in (packed / "README.md").read_text(encoding="utf-8")
 
 
