@@ -38,11 +38,11 @@ def check_whole(setting: str, value: Any, least: int = 1) -> None:
 
 @dataclass(frozen=True)
 class EmitRule:
-    """What a grid's decisions depend on beside p(EMIT) and θ, and how any system ends a translation; in the paper
-    nothing does, and it goes on as before. A lag is source tokens read minus target tokens written.
+    """What a grid's decisions depend on beside p(EMIT) and θ, and how any system searches for its tokens; in the paper
+    nothing does, and none is searched for. A lag is source tokens read minus target tokens written.
 
     Raises:
-        ValueError: for a k_max below k_min.
+        ValueError: for a k_max below k_min, and for a lookahead where the beam is 1.
     """
 
     certainty: float = 0.0  # weight of the next token's certainty (`TwoHeads.decide`)
@@ -57,7 +57,8 @@ class EmitRule:
         check_whole("policy.lookahead", self.lookahead, least=0)
         if self.lookahead and self.beam == 1:
             raise ValueError(
-                f"policy.lookahead={self.lookahead}: with policy.beam=1 there is nothing to weigh; set policy.beam=4"
+                f"policy.lookahead={self.lookahead}: with policy.beam=1 there is nothing to weigh; set policy.beam=4, "
+                "or policy.lookahead=0"
             )
         if 0 < self.k_max < self.k_min:
             raise ValueError(

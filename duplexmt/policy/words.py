@@ -51,7 +51,7 @@ def emit_rule(
         ValueError: by words, where no spaces part those of the target's `language`; and a k_max below k_min.
     """
     inner = going_on(tokenizer, model.causal_lm.config.vocab_size, language or "") if words else None
-    return EmitRule(certainty or 0.0, k_min or 0, k_max or 0, inner, beam or 1, lookahead or 0)
+    return EmitRule(certainty or 0.0, k_min or 0, k_max or 0, inner, 1 if beam is None else beam, lookahead or 0)
 
 
 def goes_on(text: str) -> bool:

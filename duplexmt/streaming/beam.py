@@ -20,7 +20,7 @@ from ..decoder.layout import SOURCE
 from .stream import Move, Moves, Stream
 
 UNLIKELY = 2.3
-"""A token that is less likely than the likeliest by more than so many nats (a tenth) is not looked behind."""
+"""Looking ahead, what is less likely than the likeliest by more than so many nats (a tenth) is not followed."""
 LENGTH = 1.5
 """What the log-probability of an ending is divided by is its length, to this power; above 1 it favours longer ones."""
 
