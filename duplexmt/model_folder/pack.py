@@ -17,7 +17,7 @@ import yaml
 from ..common.command import command_parser, one_line_errors
 from ..common.files import write_whole
 from ..corpus.repository import PREFIX, ROOT
-from ..policy.decoding_options import PAPER_RULE, rule_in
+from ..policy.decoding_options import unusual_in
 from .hugging_face import model_at
 from .manifest import MANIFEST, found_out, read_manifest, write_manifest
 
@@ -167,8 +167,7 @@ def box_card(
     bases."""
     parts = [card.rstrip(), f"It has {parameters / 1e6:.1f} million parameters, {parameters / 5e5:.0f} MB in float16."]
     if point is not None:
-        usual = PAPER_RULE.recorded()
-        rule = ", ".join(f"`policy.{name}={own}`" for name, own in rule_in(point).items() if own != usual[name])
+        rule = ", ".join(f"`policy.{name}={value}`" for name, value in unusual_in(point).items())
         parts.append(
             f"Where no θ is given it takes {point['theta']:.2g}, which has AL {point['AL']:.2f} on "
             f"{point['sentences']} sentences ({point['validation']})."

@@ -80,8 +80,7 @@ class EmitRule:
 
     def unusual(self) -> dict[str, Any]:
         """Those that are not the paper's."""
-        usual = PAPER_RULE.recorded()
-        return {name: value for name, value in self.recorded().items() if value != usual[name]}
+        return unusual_in(self.recorded())
 
 
 PAPER_RULE = EmitRule()
@@ -182,6 +181,12 @@ def recorded_rule(info: Mapping[str, Any]) -> dict[str, Any]:
 def rule_in(record: Mapping[str, Any]) -> dict[str, Any]:
     """An `EmitRule`'s settings in a record of what decided, which leaves out those that are the paper's."""
     return {name: record.get(name, usual) for name, usual in PAPER_RULE.recorded().items()}
+
+
+def unusual_in(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of them that are not the paper's."""
+    usual = PAPER_RULE.recorded()
+    return {name: value for name, value in rule_in(record).items() if value != usual[name]}
 
 
 def _recorded(info: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -181,11 +181,13 @@ def on_lines(going: Sequence[Hypothesis]) -> Append:
         return Append([])
     engine = going[0].stream.engine
     free = dict.fromkeys(range(engine.states.first_free_line, engine.states.first_free_line + engine.beam))
+    keeping = {each.line: each for each in reversed(going) if each.line in free}  # the first of each line
+    for line in keeping:
+        del free[line]
     runs, copies = [], []
-    kept = [free.pop(each.line, each) is None for each in going]
-    for each, keeps in zip(going, kept, strict=True):
+    for each in going:
         last = len(each.stream.target) - 1
-        if not keeps:
+        if keeping.get(each.line) is not each:
             held, (each.line, _) = each.line, free.popitem()
             copies.append((held, each.line, last))
         runs.append(each.stream.target_run(last, last + 1, each.stream.visible, line=each.line))
