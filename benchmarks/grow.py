@@ -1,4 +1,4 @@
-"""A larger base out of a smaller one that computes the same: wider and deeper, ready to be trained on.
+"""A larger base out of a model that computes the same: wider and deeper, ready to be trained on.
 
     python benchmarks/grow.py models/zh-en runs/grown --hidden 384 --layers 8
 
@@ -17,7 +17,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from duplexmt.common.command import command_parser
-from duplexmt.data.tokenizer import load_tokenizer, save_tokenizer
+from duplexmt.decoder.model import DecoderModel
+from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
 
 WRITES = ("o_proj.weight", "down_proj.weight")  # what writes to the residual stream
 
@@ -66,19 +67,22 @@ def grown(model: PreTrainedModel, hidden: int, layers: int, seed: int = 0) -> Pr
 
 
 def main() -> None:
-    """Write the grown model, with the tokenizer, to a folder."""
+    """Write the grown model to a model folder, an offline one, which says what data the small one has seen."""
     parser = command_parser(__doc__)
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", help="a model folder")
     parser.add_argument("into", type=Path)
     parser.add_argument("--hidden", type=int, required=True, help="channels")
     parser.add_argument("--layers", type=int, required=True)
     asked = parser.parse_args()
     try:
-        new = grown(AutoModelForCausalLM.from_pretrained(asked.model, dtype=torch.float32), asked.hidden, asked.layers)
+        small = load_model_folder(asked.model)
+        new = grown(small.model.causal_lm, asked.hidden, asked.layers)
+        offline = DecoderModel(new, anchor=small.model.anchor)
+        kept = {name: small.info[name] for name in ("data", "training", "trained_before")}
+        how = {"backbone": None, "policy": {}, "scores": {}, "name": "grown"} | kept
+        save_model_folder(asked.into, offline, small.tokenizer, small.tokens, **how)
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    new.save_pretrained(asked.into)
-    save_tokenizer(load_tokenizer(str(asked.model)), asked.into)
     print(f"{asked.into}: {new.num_parameters() / 1e6:.1f} M parameters")
 
 

@@ -1,15 +1,15 @@
 """A grown base computes what the small one does, and all that is new can learn."""
 
-import json
 import sys
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
 from benchmarks import grow
-from duplexmt.data.tokenizer import save_tokenizer
-from tests.helpers import tiny_backbone, tiny_tokenizer
+from duplexmt.grid.model import GridModel
+from duplexmt.model_folder.artifact import load_model_folder
+from duplexmt.model_folder.manifest import trained_on
+from tests.helpers import CORPUS, model_folder, tiny_backbone
 
 SENTENCES = torch.randint(97, (3, 12), generator=torch.Generator().manual_seed(1))
 
@@ -49,15 +49,18 @@ def test_what_is_no_growth_is_refused(hidden, layers):
         grown(hidden=hidden, layers=layers)
 
 
-def test_the_command_writes_a_folder_with_the_tokenizer_as_it_was(tmp_path, monkeypatch, capsys):
-    tiny_backbone(layers=2).save_pretrained(tmp_path / "small")
-    save_tokenizer(tiny_tokenizer(), tmp_path / "small")
-    monkeypatch.setattr(sys, "argv", ["grow.py", f"{tmp_path}/small", f"{tmp_path}/large", "--hidden=48", "--layers=3"])
+def test_the_command_writes_a_model_folder_that_says_what_the_small_one_has_seen(tmp_path, monkeypatch, capsys):
+    before = CORPUS | {"path": "earlier.tsv", "licence": "CC0"}
+    grid = GridModel(tiny_backbone(vocab_size=320, layers=2), anchor=12)
+    small = model_folder(tmp_path / "small", grid, trained_before=[before])
+    monkeypatch.setattr(sys, "argv", ["grow.py", f"{small}", f"{tmp_path}/large", "--hidden=48", "--layers=3"])
     grow.main()
     assert "M parameters" in capsys.readouterr().out
-    assert AutoModelForCausalLM.from_pretrained(tmp_path / "large").config.num_hidden_layers == 3
-    one, other = (json.loads((tmp_path / name / "tokenizer.json").read_text()) for name in ("small", "large"))
-    assert one == other
+    one, other = load_model_folder(small), load_model_folder(tmp_path / "large")
+    assert (other.model.system, other.model.anchor) == ("offline", 12)
+    assert other.model.causal_lm.config.num_hidden_layers == 3
+    assert trained_on(str(tmp_path / "large")) == [before, one.info["data"]]
+    assert (other.tokens, other.tokenizer.get_vocab()) == (one.tokens, one.tokenizer.get_vocab())
     monkeypatch.setattr(sys, "argv", ["grow.py", "nowhere", f"{tmp_path}/large", "--hidden=48", "--layers=3"])
     with pytest.raises(SystemExit):
         grow.main()
