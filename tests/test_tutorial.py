@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import duplexmt
+from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.policy import decoding_options
 from duplexmt.streaming import systems
 
@@ -14,6 +15,7 @@ from .commands import run, succeeded
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+TEXTS = ["站在那边的男人曾是棒球手。", "我昨天买了一本书。", "她的老师会说中文。"]
 SMALLER = ["data.train_size=120", "probes.count=0"]  # for the time: a fifth, and no figures
 
 
@@ -71,6 +73,13 @@ def test_the_policy_of_the_page_is_a_system_like_any_other(tmp_path, monkeypatch
     assert delays == sorted(delays), "the larger the margin, the later it writes"
     assert delays[0] < delays[-1]
     assert late[0] == "1.0"
+    loaded = load_model_folder("runs/policy/model")
+    sources = loaded.sources.ids(TEXTS)
+    greedy, searching = (
+        [*systems.build_system(loaded.deciding(beam=beam), "margin", 0.2, max_target_tokens=20).translate(sources)]
+        for beam in (1, 4)
+    )
+    assert greedy != searching, "where policy.beam asks for it, its endings are searched"
     with pytest.raises(ValueError, match="margin=2: must be a probability"):
         duplexmt.load("runs/policy/model", run_as="margin", setting=2)
 
