@@ -271,8 +271,8 @@ def test_a_model_is_packed_with_the_scores_of_what_was_packed_and_samples_chosen
     commands = [shlex.split(line) for line in done.stdout.splitlines()]
     scores = [f"{out}/tatoeba", f"{out}/captions"]
     assert [command[2:] for command in commands if command[1] == "-m"] == [
-        ["duplexmt.model_folder.pack", f"{out}/last/model", f"{out}/packed"],
-        ["duplexmt.model_folder.pack", f"{out}/last/model", f"{into}", "--results", *scores],
+        ["duplexmt.model_folder.pack", f"{out}/back-grid/model", f"{out}/packed"],
+        ["duplexmt.model_folder.pack", f"{out}/back-grid/model", f"{into}", "--results", *scores],
         ["duplexmt.evaluation.samples", scores[0], f"{into}"],
     ]
     rows = (into / "README.md").read_text(encoding="utf-8").splitlines()[-20:]
