@@ -114,10 +114,10 @@ def run(
     anew: Sequence[str],
 ) -> float | None:
     """What each process of a run does: data, model, training, and in the first one what is left of it."""
+    from duplexmt.data.settled import SettledTokens
     from duplexmt.model_folder.artifact import check_replaceable, save_model_folder
     from duplexmt.model_folder.hugging_face import base_at
     from duplexmt.model_folder.manifest import trained_on
-    from duplexmt.streaming.settled import SettledTokens
     from duplexmt.training.data import GridDataModule
     from duplexmt.training.finish import check_finite, demonstrate, link_latest
     from duplexmt.training.loggers import close_loggers, log_model, open_loggers

@@ -39,7 +39,7 @@ de-en)
     OUT=${OUT:-$PWD/runs/box-model-de-en} tests=(tatoeba_de)
     train base experiment=box_de_base "$@"
     train grid experiment=box_de_grid "model.backbone=$(of base)" "$@"
-    [[ -e $OUT/grown/duplexmt.json ]] || run benchmarks/grow.py "$OUT/grid/model" "$OUT/grown" --hidden 256 --layers 8
+    [[ -e $OUT/grown/duplexmt.json ]] || run -m duplexmt.model_folder.grow "$OUT/grid/model" "$OUT/grown" --hidden 256 --layers 8
     train again experiment=box_de_again "model.backbone=$(quoted "$OUT/grown")" "$@"
     train last experiment=box_de_last "model.backbone=$(of again)" "$@"
     last=last

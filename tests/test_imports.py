@@ -105,6 +105,12 @@ def room_of(module):
     return parts[1] if parts[0] == "duplexmt" and len(parts) > 1 else parts[0]
 
 
+def test_a_room_can_be_read_at_a_sitting():
+    rooms = [ROOT / ("" if room == "data_prep" else "duplexmt") / room for room in ROOMS] + [ROOT / "benchmarks"]
+    lines = {room.name: sum(len(file.read_bytes().splitlines()) for file in room.rglob("*.py")) for room in rooms}
+    assert {room: n for room, n in lines.items() if n > 3000} == {}
+
+
 def test_imports_are_read_as_python_reads_them():
     source = "import a.b\nfrom ..grid import model\nfrom . import z\ndef f():\n    from .q import r\n"
     assert imported(source, "duplexmt.s.m", is_package=False) == {

@@ -12,12 +12,12 @@ import pytest
 
 import translate
 from duplexmt.config import TranslateSettings
+from duplexmt.data.settled import SettledTokens
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.drawing.captions import read_cues
 from duplexmt.policy.decoding_options import PAPER_RULE
 from duplexmt.streaming.engine import Engine
 from duplexmt.streaming.live_text import LiveText
-from duplexmt.streaming.settled import SettledTokens
 
 from .helpers import float64, spoken_grid, tiny_tokenizer
 

@@ -32,6 +32,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from .. import __version__
 from ..corpus.repository import PREFIX
+from ..data.settled import SettledTokens
 from ..data.tokenizer import SourceTokens, StreamTokens, load_tokenizer, save_tokenizer
 from ..decoder.backbone import backbone_config, pretrained_backbone
 from ..decoder.decoder_options import BFLOAT16, MULTI_PATH
@@ -42,7 +43,6 @@ from ..grid.model import GridModel, build_grid, check_backbone
 from ..kernels.int8 import to_int8
 from ..policy.decoding_options import PAPER_RULE, EmitRule, recorded_rule
 from ..policy.words import emit_rule
-from ..streaming.settled import SettledTokens
 from .hugging_face import model_at
 from .manifest import (
     FORMAT,

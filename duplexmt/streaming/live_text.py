@@ -20,8 +20,8 @@ from typing import Any
 
 import regex
 
+from ..data.settled import SettledTokens
 from .sentences import Sentences
-from .settled import SettledTokens
 
 LINE_ENDS = "\n\r"  # and not where `splitlines` has some: U+2028, say
 CLAUSE_MARKS = ",;:–—，、；：،؛՝·"

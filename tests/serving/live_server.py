@@ -12,6 +12,7 @@ import jsonschema
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from duplexmt.data.settled import SettledTokens
 from duplexmt.data.tokenizer import stream_tokens
 from duplexmt.model_folder.live_model import live_engine, live_text
 from duplexmt.policy.decoding_options import PAPER_RULE
@@ -24,7 +25,6 @@ from duplexmt.serving.server import LiveConfig, Server, listen
 from duplexmt.serving.settings import EngineSettings, Limits
 from duplexmt.streaming.live import Boundary, LiveDriver, LiveEvent
 from duplexmt.streaming.live_text import LineEnd
-from duplexmt.streaming.settled import SettledTokens
 
 from ..helpers import CORPUS, float64, model_folder, spoken_grid, tiny_prefix, tiny_tokenizer
 

@@ -4,9 +4,9 @@ from functools import cache, partial
 
 from data_prep.incremental import settled_side
 from data_prep.rules import clean_side
+from duplexmt.data.settled import SettledTokens
 from duplexmt.streaming.live import LiveEvent
 from duplexmt.streaming.live_text import LiveText
-from duplexmt.streaming.settled import SettledTokens
 
 settled_tokens = cache(SettledTokens)
 

@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerFast
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX as QWEN2_WORDS
 
 from data_prep.incremental import composed
+from duplexmt.data.settled import SettledTokens
 from duplexmt.data.tokenizer import source_ids, source_spans, token_ids
-from duplexmt.streaming.settled import SettledTokens
 
 from ..helpers import SENTENCES, byte_level_tokenizer, tiny_tokenizer
 

@@ -5,8 +5,8 @@ import sys
 import pytest
 import torch
 
-from benchmarks import grow
 from duplexmt.grid.model import GridModel
+from duplexmt.model_folder import grow
 from duplexmt.model_folder.artifact import load_model_folder
 from duplexmt.model_folder.manifest import trained_on
 from tests.helpers import CORPUS, model_folder, tiny_backbone

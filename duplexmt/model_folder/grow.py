@@ -1,6 +1,6 @@
 """A larger base out of a model that computes the same: wider and deeper, ready to be trained on.
 
-    python benchmarks/grow.py models/zh-en runs/grown --hidden 384 --layers 8
+    python -m duplexmt.model_folder.grow models/zh-en runs/grown --hidden 384 --layers 8
 
 The new model, a Qwen2, gives the same logits (its norms' ε apart): what is new only reads. New channels of the residual
 stream are read by random weights and written by zeros, and the embedding has zeros there; new heads, units and layers
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from duplexmt.common.command import command_parser
-from duplexmt.decoder.model import DecoderModel
-from duplexmt.model_folder.artifact import load_model_folder, save_model_folder
+from ..common.command import command_parser
+from ..decoder.model import DecoderModel
+from .artifact import load_model_folder, save_model_folder
 
 WRITES = ("o_proj.weight", "down_proj.weight")  # what writes to the residual stream
 

@@ -1,6 +1,6 @@
 """One model out of several that go on from one another: the mean of their weights.
 
-    python benchmarks/average.py runs/first/model runs/second/model runs/mean
+    python -m duplexmt.model_folder.average runs/first/model runs/second/model runs/mean
 
 Where one was trained from the other, and not for too long, the mean makes fewer errors than either, at the cost of one
 (stochastic weight averaging, Izmailov et al., 2018; model soups, Wortsman et al., 2022). Of two trainings that began
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 
-from duplexmt.common.command import command_parser
-from duplexmt.model_folder.artifact import ModelFolder, load_model_folder, save_model_folder
-from duplexmt.model_folder.manifest import trained_on
+from ..common.command import command_parser
+from .artifact import ModelFolder, load_model_folder, save_model_folder
+from .manifest import trained_on
 
 
 def average(models: Sequence[ModelFolder]) -> ModelFolder:

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import regex
 from tokenizers import Tokenizer, pre_tokenizers
 
-from ..data.tokenizer import source_ids
+from .tokenizer import source_ids
 
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 KNOWN_PIECES = 2**14
