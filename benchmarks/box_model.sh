@@ -18,6 +18,11 @@ INTO=${INTO:-$PWD/models/$model}
 
 of() { quoted "$OUT/$1/model"; }
 
+average() { # STAGE… INTO
+    local folders=("${@/#/$OUT/}")
+    [[ -e $OUT/${*: -1}/model/duplexmt.json ]] || run -m duplexmt.model_folder.average "${folders[@]/%//model}"
+}
+
 case $model in
 zh-en)
     OUT=${OUT:-$PWD/runs/box-model} tests=(tatoeba captions)
@@ -33,34 +38,39 @@ zh-en)
     train daily experiment=box_daily "model.backbone=$(of again)" "$@"
     train written experiment=box_written "model.backbone=$(of daily)" "$@"
     train back-grid experiment=box_back_grid "model.backbone=$(of written)" "$@"
-    last=back-grid
+    train more experiment=box_more "model.backbone=$(of back-grid)" "$@"
+    train more-grid experiment=box_more_grid "model.backbone=$(of more)" "$@"
+    average back-grid more-grid mean
+    train longer experiment=box_longer "model.backbone=$(of mean)" "$@"
+    train longer-grid experiment=box_longer_grid "model.backbone=$(of longer)" "$@"
+    average mean longer-grid last
     ;;
 de-en)
     OUT=${OUT:-$PWD/runs/box-model-de-en} tests=(tatoeba_de)
     train base experiment=box_de_base "$@"
     train grid experiment=box_de_grid "model.backbone=$(of base)" "$@"
-    [[ -e $OUT/grown/duplexmt.json ]] || run -m duplexmt.model_folder.grow "$OUT/grid/model" "$OUT/grown" --hidden 256 --layers 8
+    [[ -e $OUT/grown/duplexmt.json ]] ||
+        run -m duplexmt.model_folder.grow "$OUT/grid/model" "$OUT/grown" --hidden 256 --layers 8
     train again experiment=box_de_again "model.backbone=$(quoted "$OUT/grown")" "$@"
     train last experiment=box_de_last "model.backbone=$(of again)" "$@"
-    last=last
     ;;
 *) die "which model? benchmarks/box_model.sh zh-en, or de-en" ;;
 esac
-evaluate theta "model_folder=$(of $last)" "target_al=${AL:-3}" "limit=${LIMIT:-500}" policy.beam=4 policy.lookahead=1
-[[ -e $OUT/packed/duplexmt.json ]] || run -m duplexmt.model_folder.pack "$OUT/$last/model" "$OUT/packed"
+evaluate theta "model_folder=$(of last)" "target_al=${AL:-3}" "limit=${LIMIT:-500}" policy.beam=4 policy.lookahead=1
+[[ -e $OUT/packed/duplexmt.json ]] || run -m duplexmt.model_folder.pack "$OUT/last/model" "$OUT/packed"
 for data in "${tests[@]}"; do
     limit=${LIMIT:-}
     [[ $data != captions ]] || limit=${LIMIT:-2000} # as many as its card has
     evaluate "$data" "model_folder=$(quoted "$OUT/packed")" "data=$data" 'policy.theta=[0.3,0.5,0.7,0.9]' \
         ${limit:+"limit=$limit"}
 done
-run -m duplexmt.model_folder.pack "$OUT/$last/model" "$INTO" --results "${tests[@]/#/$OUT/}"
+run -m duplexmt.model_folder.pack "$OUT/last/model" "$INTO" --results "${tests[@]/#/$OUT/}"
 run -m duplexmt.evaluation.samples "$OUT/${tests[0]}" "$INTO"
 if [[ $model == zh-en && -z ${DRY_RUN:-} ]]; then
     {
-        printf '\n%s\n' '## What has to be copied' \
-            'Kept whole in 200 sentences with one thing to copy each (`benchmarks/copied_whole.py`). Of several in one sentence, as' \
-            'in a date, some often come out in the wrong place or not at all:' '```'
+        printf '\n## What has to be copied\n\n'
+        echo 'Kept whole in 200 sentences with one thing to copy each (`benchmarks/copied_whole.py`). Of several in one'
+        printf '%s\n' 'sentence, as in a date, some often come out in the wrong place or not at all:' '' '```'
         python benchmarks/copied_whole.py "$INTO" | sed -n '/%/p'
         printf '```\n'
     } >> "$INTO/README.md"
@@ -69,9 +79,9 @@ everyday=data/everyday.${model%-*}.txt
 if [[ -f $everyday && -z ${DRY_RUN:-} ]]; then
     translated=$(python translate.py "model_folder=$(quoted "$INTO")" < "$everyday")
     known=
-    [[ $model != zh-en ]] || known='; who named the domains of daily-life and daily-life-2 knew them'
+    [[ $model != zh-en ]] || known='; who named the domains of the files of daily life knew them'
     {
-        printf '\n%s\n' '## Everyday sentences, as they come' "Chosen before any model was trained$known." ''
+        printf '\n## Everyday sentences, as they come\n\n%s\n\n' "Chosen before any model was trained$known."
         printf '| source | translation |\n| --- | --- |\n'
         paste -d '|' "$everyday" <(echo "$translated") | sed 's/|/ | /; s/^/| /; s/$/ |/'
     } >> "$INTO/README.md"

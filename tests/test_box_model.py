@@ -106,22 +106,27 @@ def test_a_model_in_the_box_translates(name, text, words):
 def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
     commands = printed("box_model.sh", "zh-en", "training.seed=2", OUT=tmp_path, INTO=tmp_path / "into")
     trainings = ["tokenizer", "english", "base", "everyday", "grid", "copies", "back", "again", "daily", "written"]
-    trainings.append("back-grid")
+    trainings += ["back-grid", "more", "more-grid", "longer", "longer-grid"]
     evaluations = ["theta", "tatoeba", "captions"]
     assert [name for name, (program, _) in commands.items() if program == "train.py"] == trainings
     trained = [composed(commands[name]) for name in trainings]
-    tokenizer, english, base, everyday, grid, copies, back, again, daily, written, back_grid = trained
-    assert [cfg.system.name for cfg in trained] == ["offline"] * 4 + ["grid"] * 2 + ["offline"] * 4 + ["grid"]
+    tokenizer, english, base, everyday, grid, copies, back, again, daily, written, back_grid, *means = trained
+    systems = [cfg.system.name for cfg in trained]
+    assert systems == ["offline"] * 4 + ["grid"] * 2 + ["offline"] * 4 + ["grid", *["offline", "grid"] * 2]
     assert english.data.tokenizer == str(tmp_path / "tokenizer" / "model")
-    for before, cfg in zip(trainings[1:], trained[2:], strict=False):
+    bases = [*trainings[1:-3], "mean", "longer"]
+    for before, cfg in zip(bases, trained[2:], strict=True):
         assert cfg.model.backbone == cfg.data.tokenizer == str(tmp_path / before / "model")
     assert again.data.sources == back.data.sources
-    assert [cfg.data.copy_tokens for cfg in trained] == [0] * 5 + [8] * 6
+    assert [cfg.data.copy_tokens for cfg in trained] == [0] * 5 + [8] * 10
     everyday_pairs = everyday.data.sources
     assert tokenizer.data.sources == grid.data.sources == copies.data.sources == everyday_pairs
     assert back.data.sources == [*everyday_pairs, "tatoeba-back"]
     assert daily.data.sources == [*back.data.sources, "daily-life", "daily-life-2"]
     assert written.data.sources == back_grid.data.sources == [*everyday_pairs, "daily-life", "daily-life-2"]
+    assert means[0].data.sources == ["tatoeba", "3am-captions", "greetings", "daily-life-3"]
+    for cfg in means[1:]:
+        assert cfg.data.sources == [*written.data.sources, "daily-life-3"]
     files = {path.name.split(".")[0] for path in (ROOT / "data").glob("*.tsv.gz")}
     made = {name for name in files if name.startswith(("tatoeba-back", "daily-life"))}
     assert {*base.data.sources} == files - made, "all that people wrote"
@@ -132,7 +137,7 @@ def test_every_command_of_make_model_is_one_that_is_accepted(tmp_path):
         assert (data.max_tokens, data.train_size, data.test_size) == (64, None, 4000)
         assert cfg.training.seed == 2
     theta, *scored = [composed(commands[name]) for name in evaluations]
-    assert (theta.target_al, theta.limit, theta.model_folders) == (3, 500, [str(tmp_path / "back-grid" / "model")])
+    assert (theta.target_al, theta.limit, theta.model_folders) == (3, 500, [str(tmp_path / "last" / "model")])
     for cfg, held_out, limit in zip(scored, ("tatoeba", "3am-captions"), (None, 2000), strict=True):
         assert (cfg.model_folders, cfg.data.held_out, cfg.limit) == ([str(tmp_path / "packed")], [held_out], limit)
 

@@ -271,11 +271,13 @@ def test_a_model_is_packed_with_the_scores_of_what_was_packed_and_samples_chosen
     commands = [shlex.split(line) for line in done.stdout.splitlines()]
     scores = [f"{out}/tatoeba", f"{out}/captions"]
     assert [command[2:] for command in commands if command[1] == "-m"] == [
-        ["duplexmt.model_folder.pack", f"{out}/back-grid/model", f"{out}/packed"],
-        ["duplexmt.model_folder.pack", f"{out}/back-grid/model", f"{into}", "--results", *scores],
+        ["duplexmt.model_folder.average", *(f"{out}/{one}/model" for one in ("back-grid", "more-grid", "mean"))],
+        ["duplexmt.model_folder.average", *(f"{out}/{one}/model" for one in ("mean", "longer-grid", "last"))],
+        ["duplexmt.model_folder.pack", f"{out}/last/model", f"{out}/packed"],
+        ["duplexmt.model_folder.pack", f"{out}/last/model", f"{into}", "--results", *scores],
         ["duplexmt.evaluation.samples", scores[0], f"{into}"],
     ]
     rows = (into / "README.md").read_text(encoding="utf-8").splitlines()[-20:]
     assert all(re.fullmatch(r"\| (.+) \| \1 \|", row) for row in rows), "everyday sentences, and here themselves"
     others = [command[1] for command in commands if command[1] != "train.py"]
-    assert others == ["evaluate.py", "-m", "evaluate.py", "evaluate.py", "-m", "-m"]
+    assert others == ["-m", "-m", "evaluate.py", "-m", "evaluate.py", "evaluate.py", "-m", "-m"]

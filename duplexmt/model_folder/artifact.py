@@ -373,6 +373,14 @@ def model_card(info: dict[str, Any]) -> str:
     before = dict.fromkeys(
         f"- **Its base's data:** {corpus_name(d)}; licence: {d['licence']}." for d in info["trained_before"]
     )
+    validation = [
+        "At the end of training, of some validation pairs of all its corpora; scores to quote come from `evaluate.py`:",
+        "",
+        "| validation | |",
+        "| --- | --- |",
+        *[f"| {name} | {value:.4g} |" for name, value in info["scores"].items()],
+        "",
+    ]
     lines = [
         "---",
         *[f"{name}: {_in_yaml(value)}" for name, value in front_matter.items()],
@@ -387,12 +395,7 @@ def model_card(info: dict[str, Any]) -> str:
         how,
         f"- **Training:** {adaptation}, {recipe}texts of {length}.",
         "",
-        "At the end of training, of some validation pairs of all its corpora; scores to quote come from `evaluate.py`:",
-        "",
-        "| validation | |",
-        "| --- | --- |",
-        *[f"| {name} | {value:.4g} |" for name, value in info["scores"].items()],
-        "",
+        *(validation if info["scores"] else []),
         "```bash",
         command,
         "```",

@@ -4,7 +4,8 @@
 
 Where one was trained from the other, and not for too long, the mean makes fewer errors than either, at the cost of one
 (stochastic weight averaging, Izmailov et al., 2018; model soups, Wortsman et al., 2022). Of two trainings that began
-apart it makes none that works. The mean is like the last model in all else, and says what data any of them has seen.
+apart it makes none that works. So the EMIT head is the last model's, as each training of a grid begins its own. In all
+else, too, the mean is like the last model; it says what data any of them has seen.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from .manifest import trained_on
 
 
 def average(models: Sequence[ModelFolder]) -> ModelFolder:
-    """The last model, with the mean of the weights of all.
+    """The last model, with the mean of all models' weights in its decoder; an EMIT head stays as it is.
 
     Raises:
         ValueError: naming the model, and what it has unlike the last: shape, system and its options, or tokens.
@@ -36,7 +37,10 @@ def average(models: Sequence[ModelFolder]) -> ModelFolder:
         for what, value in one.items():
             if value != alike[-1][what]:
                 raise ValueError(f"model {number} of {len(models)} has another {what} than the last one")
-    mean = {name: torch.stack([of[name].double() for of in weights]).mean(0) for name in weights[-1]}
+    mean = {
+        name: values if name.startswith("emit_head.") else torch.stack([of[name].double() for of in weights]).mean(0)
+        for name, values in weights[-1].items()
+    }
     models[-1].model.load_state_dict(mean)
     return models[-1]
 
