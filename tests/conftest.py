@@ -1,4 +1,4 @@
-"""One thread a test process: the suite runs three of them, which fill two cores, as some tests wait."""
+"""One thread a test process: the suite runs four of them, which fill two cores, as many tests wait."""
 
 import gc
 import os

@@ -17,6 +17,8 @@ from ..common.command import command_parser
 from .artifact import ModelFolder, load_model_folder, save_model_folder
 from .manifest import trained_on
 
+GO_ON = "give models that go on from one another"
+
 
 def average(models: Sequence[ModelFolder]) -> ModelFolder:
     """The last model, with the mean of all models' weights in its decoder; an EMIT head stays as it is.
@@ -36,7 +38,7 @@ def average(models: Sequence[ModelFolder]) -> ModelFolder:
     for number, one in enumerate(alike, 1):
         for what, value in one.items():
             if value != alike[-1][what]:
-                raise ValueError(f"model {number} of {len(models)} has another {what} than the last one")
+                raise ValueError(f"model {number} of {len(models)} has another {what} than the last one: {GO_ON}")
     mean = {
         name: values if name.startswith("emit_head.") else torch.stack([of[name].double() for of in weights]).mean(0)
         for name, values in weights[-1].items()
@@ -53,7 +55,7 @@ def main() -> None:
     asked = parser.parse_args()
     try:
         if len(asked.models) < 2:
-            raise ValueError(f"{asked.models[0]}: two model folders or more, and where to write their mean")
+            raise ValueError(f"{asked.models[0]}: one model has no mean; {GO_ON}, and where to write their mean")
         mean = average([load_model_folder(model) for model in asked.models])
         seen = [data for model in asked.models for data in trained_on(model)]
         before = [data for n, data in enumerate(seen[:-1]) if data not in seen[:n]]  # each once

@@ -59,4 +59,4 @@ def test_models_that_differ_in_more_than_weights_are_refused(tmp_path, monkeypat
 def test_one_model_has_no_mean(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         averaged(monkeypatch, saved(tmp_path / "one"), tmp_path / "mean")
-    assert "two model folders or more" in capsys.readouterr().err
+    assert "one model has no mean" in capsys.readouterr().err
