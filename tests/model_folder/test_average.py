@@ -35,6 +35,7 @@ def test_each_weight_of_the_decoder_is_the_mean_and_the_rest_is_the_last_models(
             assert name.endswith("bias") or not torch.equal(weights[0][name], weights[2][name])
             expected = weights[2][name].double()
         torch.testing.assert_close(values.double(), expected, atol=1e-6, rtol=0)
+    assert "| validation |" not in (tmp_path / "mean" / "README.md").read_text(encoding="utf-8"), "no table of nothing"
     assert (mean.info["name"], mean.info["policy"]["lam"], mean.model.anchor) == ("mean", 2, 12)
 
 
